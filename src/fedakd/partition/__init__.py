@@ -1,0 +1,26 @@
+"""Ways to divide a dataset among clients."""
+
+from fedakd.partition.contract import ClientShift, Partition, Plan, Rows
+from fedakd.partition.groups import ByGroup
+from fedakd.partition.labels import ClassLadder, Dirichlet
+from fedakd.partition.names import PARTITIONS, Entry, parse, text
+from fedakd.partition.shift import GaussianShift
+from fedakd.partition.sizes import Equal, PowerLaw, power_law
+
+__all__ = [
+    "PARTITIONS",
+    "ByGroup",
+    "ClassLadder",
+    "ClientShift",
+    "Dirichlet",
+    "Entry",
+    "Equal",
+    "GaussianShift",
+    "Partition",
+    "Plan",
+    "PowerLaw",
+    "Rows",
+    "parse",
+    "power_law",
+    "text",
+]

@@ -1,0 +1,116 @@
+"""Weights that shift the mean of whitened rows, and how strong they must be to shift it by a given amount.
+
+With z whitened, weighting the rows by exp(delta'z) moves a Gaussian's mean by exactly delta and keeps its
+covariance. Real rows are not Gaussian: there the length of delta is solved for, so that the squared length of
+the weighted mean, all components counted, is what was asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedakd.partition.contract import Features
+
+Weigh = Callable[[Features], Features]  # shares of rows, summing to 1, from the logs of their weights
+STRONGEST = 256.0  # z has unit variance: at this strength the weight sits on the outermost rows alone
+NEWTON_STEPS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Tilt:
+    """Weights exp(delta'z), or with `density` exp(-|z - delta|^2 / 2)."""
+
+    delta: Features  # (dims,)
+    density: bool = False
+
+    def logs(self, z: Features) -> Features:
+        """Logs of the weights, up to a constant; the weights themselves may underflow."""
+        logs = z @ self.delta
+        return np.asarray(logs - 0.5 * np.einsum("nd,nd->n", z, z) if self.density else logs)
+
+
+def softmax(logs: Features) -> Features:
+    """exp(logs) over its sum; subtracting the largest first, nothing overflows."""
+    weights = np.exp(logs - logs.max())
+    return np.asarray(weights / weights.sum())
+
+
+def inclusion(logs: Features, size: int) -> Features:
+    """Each row's chance to be among `size` drawn without replacement, over their sum.
+
+    Draws one by one by weight w are arrivals of Poisson clocks of rate w, stopped at the time s when `size`
+    rows have come: chances are 1 - exp(-s w), and s makes them sum to `size` (Rosen 1972). Heavy rows come
+    once at most, so the same weights shift the mean less than with replacement.
+    """
+    logs = (
+        logs - np.partition(logs, -size)[-size]
+    )  # a clock of rate 1 for the last row that weight alone admits
+    time = 0.0  # its log
+    for _ in range(NEWTON_STEPS):
+        rates = np.exp(np.minimum(logs + time, 50.0))
+        missed = np.exp(-rates)
+        step = (size - np.sum(1 - missed)) / max(np.sum(rates * missed), 1e-12)
+        time += float(np.clip(step, -2, 2))
+        if abs(step) < 1e-9:
+            break
+    chances = -np.expm1(-np.exp(np.minimum(logs + time, 50.0)))
+    return np.asarray(chances / chances.sum())
+
+
+def effective_size(weights: Features) -> float:
+    """How many equally weighted rows carry as much: (sum w)^2 / sum w^2.
+
+    >>> effective_size(np.array([0.5, 0.5, 0.0]))
+    2.0
+    """
+    return float(weights.sum() ** 2 / np.square(weights).sum())
+
+
+def squared_shift(weights: Features, z: Features) -> float:
+    """Squared length of the weighted mean, for weights that sum to 1."""
+    mean = np.einsum("n,nd->d", weights, z)  # one thread: a product this thin gains nothing from more
+    return float(mean @ mean)
+
+
+def calibrated(
+    u: Features, z: Features, c: float, least: float, weigh: Weigh = softmax
+) -> tuple[Tilt | None, float]:
+    """The tilt along `u` whose squared shift is `c`, and the largest shift along `u`.
+
+    Both with an effective size of at least `least`. That size falls with the strength t (with replacement it
+    is exp(2 K(t) - K(2t)), K convex), so there is one largest strength; the shift is continuous in between,
+    so every c up to the shift at that strength is reached.
+    """
+    along = z @ u
+    strongest = _root(lambda t: math.log(effective_size(weigh(t * along))) - math.log(max(least, 1e-9)))
+    reach = squared_shift(weigh(strongest * along), z)
+    if reach < c:
+        return None, reach
+    strength = _root(lambda t: c - squared_shift(weigh(t * along), z), strongest)
+    return Tilt(strength * u), reach
+
+
+def _root(f: Callable[[float], float], high: float = STRONGEST) -> float:
+    """A strength up to `high` where f, positive at 0, is zero, or `high` if f is positive there too."""
+    from scipy.optimize import brentq  # as sure as bisection, in a third of the steps; slow to import
+
+    return high if f(high) >= 0 else float(brentq(f, 0.0, high, xtol=1e-9, rtol=1e-9))
+
+
+def unit(dims: int, rng: np.random.Generator) -> Features:
+    """A direction, uniform on the sphere."""
+    u = rng.standard_normal(dims)
+    return np.asarray(u / np.linalg.norm(u))
+
+
+def draw(logs: Features, size: int, replacement: bool, rng: np.random.Generator) -> NDArray[np.int64]:
+    """`size` positions by weight exp(logs), with replacement or as the top of Gumbel-perturbed logs."""
+    if replacement:
+        return rng.choice(len(logs), size=size, p=softmax(logs))
+    noisy = logs + rng.gumbel(size=len(logs))
+    return np.argpartition(-noisy, size - 1)[:size].astype(np.int64)

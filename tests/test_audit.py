@@ -1,0 +1,122 @@
+"""The audit counts what is there and finds what must not be."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedakd.audit import audit, check, lines, table, verdict
+from fedakd.errors import PartitionError
+from fedakd.examples import Examples
+from fedakd.federation import Federation
+from fedakd.partition import ClientShift
+from fedakd.partition.contract import Labels, Rows
+
+
+@dataclass(frozen=True)
+class Plain:
+    y: Labels
+    name: str = "plain"
+    classes: int = 3
+
+    @property
+    def x(self) -> Labels:
+        return self.y
+
+    def examples(self, rows: Rows) -> Examples:
+        raise NotImplementedError
+
+
+SHIFT = ClientShift(5.0, 4.99, 5.2, 0.8, 120.0, 0.4, 2, 0.1, math.inf, 3)
+
+
+def federation(**change: Any) -> Federation:
+    whole = Federation(
+        dataset=Plain(np.arange(30) % 3),
+        partition="iid",
+        seed=3,
+        train=(np.array([0, 1, 1, 4]), np.array([1, 3])),
+        test=(np.array([10, 10]), np.array([11])),
+        validation=np.array([20, 21]),
+        global_test=np.array([10, 11, 12]),
+    )
+    return replace(whole, **change)
+
+
+def test_rows_repeats_and_labels_are_counted() -> None:
+    found = audit(federation())
+    train = found.pools["train"]
+    assert (train.rows, train.distinct, train.duplicates) == (6, 4, 2)
+    assert (found.clients[0].train.rows, found.clients[0].train.distinct) == (4, 3)
+    assert (found.clients[0].test.rows, found.clients[0].test.duplicates) == (2, 1)
+    assert found.clients[0].labels == (1, 3, 0)
+    assert found.pools["validation"].rows == 2
+
+
+def test_repeats_within_a_pool_even_across_clients_are_no_leak() -> None:
+    found = audit(federation())
+    assert found.shared == {"train/validation": 0, "train/test": 0, "validation/test": 0}
+    check(found)
+    assert verdict(found) == "0 rows shared between pools"
+
+
+@pytest.mark.parametrize(
+    ("planted", "pair"),
+    [
+        ({"test": (np.array([3]), np.array([11]))}, "train/test"),
+        ({"validation": np.array([20, 4])}, "train/validation"),
+        ({"validation": np.array([20, 11])}, "validation/test"),
+        ({"global_test": np.array([10, 11, 0])}, "train/test"),
+        ({"global_test": np.array([10, 11, 20])}, "validation/test"),
+    ],
+)
+def test_a_planted_leak_is_found_and_refused(planted: dict[str, Any], pair: str) -> None:
+    found = audit(federation(**planted))
+    assert found.shared[pair] == 1
+    assert sum(found.shared.values()) == 1
+    with pytest.raises(PartitionError, match=f"{pair.replace('/', ' and ')} share 1 base rows"):
+        check(found)
+
+
+def test_a_leaky_federation_is_reported_instead() -> None:
+    found = audit(federation(validation=np.array([0]), leaky=True, warnings=("leaks",)))
+    check(found)
+    assert verdict(found) == "LEAKY: train and validation share 1 base rows"
+    assert lines(found)[-2:] == ["LEAKY: train and validation share 1 base rows", "warning: leaks"]
+
+
+def test_the_table_has_a_row_per_client_and_a_total() -> None:
+    headers, rows = table(audit(federation()))
+    assert headers == ["client", "train", "distinct", "test", "distinct", "classes"]
+    assert rows == [
+        ["0", "4", "3", "2", "1", "2"],
+        ["1", "2", "2", "1", "1", "2"],
+        ["all", "6", "4", "3", "2", ""],
+    ]
+
+
+def test_shifts_widen_the_table() -> None:
+    headers, rows = table(audit(federation(shifts=(SHIFT, SHIFT))))
+    assert all(len(row) == len(headers) for row in rows)
+    shown = dict(zip(headers[6:], rows[0][6:], strict=True))
+    assert (shown["asked"], shown["realised"], shown["effective"]) == ("5.00", "4.99", "120")
+    assert (shown["of rows"], shown["Gauss KL"], shown["tried"]) == ("40.0%", "inf", "3")
+
+
+def test_plain_text_is_aligned() -> None:
+    text = lines(audit(federation(shifts=(SHIFT, SHIFT))))
+    assert text[0] == "plain, iid, 2 clients, seed 3, local tests"
+    assert len({len(line) for line in text[1:5]}) == 1
+
+
+def test_json_holds_plain_values_only() -> None:
+    found = audit(federation(shifts=(SHIFT, SHIFT)))
+    plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert plain["shared"]["train/test"] == 0
+    assert plain["clients"][0]["shift"]["gaussian_kl"] is None
+    assert plain["clients"][0]["shift"]["realised"] == 4.99
