@@ -33,4 +33,4 @@ def take(x: Tensor | dict[str, Tensor], rows: Tensor) -> Tensor | dict[str, Tens
 
 def images(pixels: Tensor) -> Tensor:
     """Images (N, C, H, W) of bytes as floats in [0, 1], laid out channels_last."""
-    return pixels.to(torch.float32).div_(255).contiguous(memory_format=torch.channels_last)
+    return pixels.to(torch.float32, copy=True).div_(255).contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,254 @@
+"""Fitting and judging one model on one set of rows; the only training loop of the package."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedakd.errors import FedakdError
+from fedakd.examples import Examples, take
+from fedakd.optimizers import optimizer
+from fedakd.trees import Params
+
+CHUNK = 64  # rows per forward pass where no gradient is kept: what a core's cache holds
+
+
+class Diverged(FedakdError):
+    """The loss of a training step is not a number, or not finite."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learned: a factory of the model (importable, so that workers can call it) and the loss."""
+
+    model: Callable[[], nn.Module]
+    loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is fitted, the same for all methods of a comparison."""
+
+    epochs: int = 1
+    batch_size: int = 32
+    lr: float = 0.01
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    weight_decay: float = 0.0
+
+
+class Batch(NamedTuple):
+    x: Tensor | dict[str, Tensor]
+    y: Tensor
+    rows: Tensor  # which of the examples being fitted these are
+
+
+Loss: TypeAlias = Callable[[nn.Module, Batch], Tensor]
+
+
+@dataclass
+class Bench:
+    """A model, a recipe and a random stream: all that is needed to fit, and nothing about federation."""
+
+    task: Task
+    recipe: Recipe
+    stream: tuple[int, ...] = (0,)  # (seed, round, client): every generator is derived from it and a purpose
+    module: nn.Module = field(default=None)  # type: ignore[assignment]  # shared by the benches of one worker
+    gradients: int = 0  # sample-gradients computed so far
+
+    def __post_init__(self) -> None:
+        if self.module is None:
+            self.module = made(self.task)
+
+    @property
+    def trainable(self) -> list[str]:
+        """The names of the parameters, without buffers: what gradients, updates and masks are about."""
+        return [name for name, _ in self.module.named_parameters()]
+
+    def generator(self, purpose: str) -> torch.Generator:
+        return torch.Generator().manual_seed(derived_seed(*self.stream, purpose))
+
+    def init(self, seed: int) -> Params:
+        """The initial parameters of this seed, the same for every method and client."""
+        with seeded(derived_seed(seed, "init")):
+            return snapshot(self.task.model())
+
+    def fit(
+        self,
+        params: Params,
+        data: Examples,
+        *,
+        loss: Loss | None = None,
+        grad: Callable[[str, Tensor], Tensor] | None = None,
+        epochs: int | None = None,
+        weight_decay: float | None = None,
+        only: Callable[[str], bool] | None = None,
+        module: nn.Module | None = None,
+        purpose: str = "fit",
+    ) -> Params:
+        """The parameters after some epochs over the rows, with an optimiser of their own.
+
+        `grad` rewrites a parameter's gradient before each step, `only` names the parameters that may move,
+        `module` replaces the task's model, and fits of one purpose see the rows in the same order.
+        """
+        module = loaded(self.module if module is None else module, params).train()
+        named = {n: p for n, p in module.named_parameters() if only is None or only(n)}
+        if len(data) == 1 or self.recipe.batch_size == 1:
+            keep_statistics(module)
+        loss = loss or self.loss
+        with training_only(module, named), seeded(derived_seed(*self.stream, purpose, "layers")):
+            decay = self.recipe.weight_decay if weight_decay is None else weight_decay
+            stepper = optimizer(self.recipe.optimizer, list(named.values()), self.recipe.lr, decay)
+            for step, batch in enumerate(self.batches(data, epochs, purpose), 1):
+                value = loss(module, batch)
+                if not math.isfinite(value.item()):
+                    raise Diverged(f"step {step}: the loss is {value.item()}")
+                value.backward()  # type: ignore[no-untyped-call]
+                for name, parameter in named.items() if grad else ():
+                    if parameter.grad is not None:
+                        parameter.grad = grad(name, parameter.grad)  # type: ignore[misc]
+                stepper.step()
+                self.gradients += len(batch.y)
+        return snapshot(module)
+
+    def loss(self, module: nn.Module, batch: Batch) -> Tensor:
+        return self.task.loss(module(batch.x), batch.y)
+
+    def batches(self, data: Examples, epochs: int | None = None, purpose: str = "fit") -> Iterator[Batch]:
+        rng = self.generator(purpose)
+        for _ in range(self.recipe.epochs if epochs is None else epochs):
+            order = torch.randperm(len(data), generator=rng)
+            for rows in torch.split(order, batch_sizes(len(data), self.recipe.batch_size)):
+                yield Batch(take(data.x, rows), data.y[rows], rows)
+
+    def steps(self, data: Examples, epochs: int | None = None) -> int:
+        """How many optimiser steps a fit takes."""
+        passes = self.recipe.epochs if epochs is None else epochs
+        return passes * len(batch_sizes(len(data), self.recipe.batch_size))
+
+    def logits(self, params: Params, data: Examples) -> Tensor:
+        """The model's outputs in evaluation mode, (rows, classes)."""
+        return self._forward(loaded(self.module, params), data)
+
+    def features(self, params: Params, data: Examples) -> Tensor:
+        """What the model's body hands to its head, in evaluation mode, (rows, width)."""
+        module = loaded(self.module, params)
+        return self._forward(module.eval().body, data)  # type: ignore[arg-type]
+
+    @torch.no_grad()
+    def _forward(self, module: nn.Module, data: Examples) -> Tensor:
+        module.eval()
+        chunks = torch.split(torch.arange(len(data)), CHUNK)
+        return torch.cat([module(take(data.x, rows)) for rows in chunks])
+
+    def accuracy(self, params: Params, data: Examples) -> float:
+        return accuracy(self.logits(params, data), data.y)
+
+    def risk(self, params: Params, data: Examples) -> float:
+        """The mean loss."""
+        return float(self.task.loss(self.logits(params, data), data.y))
+
+
+def accuracy(logits: Tensor, y: Tensor) -> float:
+    return float((logits.argmax(1) == y).double().mean())
+
+
+def distil(
+    teacher: Tensor, weight: float, temperature: float, loss: Callable[[Tensor, Tensor], Tensor]
+) -> Loss:
+    """`loss` plus weight T^2 KL(teacher || student); `teacher`: logits of the rows fitted, computed once."""
+    target = F.softmax(teacher / temperature, dim=1)
+    entropy = -torch.xlogy(target, target).sum(1)
+
+    def total(module: nn.Module, batch: Batch) -> Tensor:
+        z = module(batch.x)
+        log_q = F.log_softmax(z / temperature, dim=1)
+        divergence = -(target[batch.rows] * log_q).sum(1) - entropy[batch.rows]
+        return loss(z, batch.y) + weight * temperature**2 * divergence.mean()
+
+    return total
+
+
+def batch_sizes(rows: int, size: int) -> list[int]:
+    """Full batches and a short last one; a last single row joins its neighbour, for batch norm's sake.
+
+    >>> batch_sizes(70, 32), batch_sizes(65, 32), batch_sizes(1, 32), batch_sizes(0, 32)
+    ([32, 32, 6], [32, 33], [1], [])
+    """
+    sizes = [size] * (rows // size) + [rows % size] * (rows % size > 0)
+    if len(sizes) > 1 and sizes[-1] == 1 < size:
+        sizes[-2:] = [size + 1]
+    return sizes
+
+
+def derived_seed(*parts: int | str) -> int:
+    """A seed that depends on every part; equal parts, equal seed, on every machine."""
+    words = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in parts]
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> 1)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Layers that draw random numbers (dropout, initialisation) draw them from this seed."""
+    before = torch.get_rng_state()
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)
+
+
+@contextmanager
+def training_only(module: nn.Module, named: dict[str, nn.Parameter]) -> Iterator[None]:
+    """Gradients for these parameters alone, and none left behind."""
+    frozen = [p for n, p in module.named_parameters() if n not in named and p.requires_grad]
+    for parameter in frozen:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in frozen:
+            parameter.requires_grad_(True)
+        module.zero_grad()
+
+
+def keep_statistics(module: nn.Module) -> None:
+    """One row of plain features has no spread to normalise by: such layers use their running statistics."""
+    for layer in module.modules():
+        if isinstance(layer, nn.BatchNorm1d):
+            layer.eval()
+
+
+def made(task: Task) -> nn.Module:
+    """A model object to load values into, its convolutions in the layout the images have.
+
+    That layout halves the time of a training step.
+    """
+    with seeded(0):
+        return task.model().to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+def loaded(module: nn.Module, params: Params) -> nn.Module:
+    """The module, holding a copy of these values."""
+    own = _floating(module)
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(params[name])
+    return module
+
+
+def snapshot(module: nn.Module) -> Params:
+    """A copy of the module's values."""
+    return {n: t.clone(memory_format=torch.contiguous_format) for n, t in _floating(module).items()}
+
+
+def _floating(module: nn.Module) -> dict[str, Tensor]:
+    return {n: t for n, t in module.state_dict().items() if t.is_floating_point()}
