@@ -1,0 +1,156 @@
+"""Where clients live: the seam between the round loop and one process, many processes or a network."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import torch
+
+from fedakd import trees, wire
+from fedakd.errors import FedakdError
+from fedakd.examples import Examples
+from fedakd.method import Client, Method
+from fedakd.training import Diverged, Recipe, Task, accuracy, made
+from fedakd.trees import Params, Tree
+
+Scores = dict[str, float]  # "personal/accuracy", "global/loss", ...
+Progress = Callable[[str, int], None]  # stage ("train" or "evaluate") and the client that has just finished
+
+
+class ClientError(FedakdError):
+    """A method's code failed at a client; the message says where."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What one client's site is built from."""
+
+    id: int
+    train: Examples
+    test: Examples
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Everything workers need to build their sites; picklable."""
+
+    method: Method
+    task: Task
+    recipe: Recipe
+    seed: int
+    clients: tuple[Rows, ...]
+
+
+class Report(NamedTuple):
+    """How a client's training went; `failure` says why there is no update."""
+
+    gradients: int
+    seconds: float
+    bytes_up: int
+    bytes_down: int
+    failure: str | None = None
+
+
+class Trained(NamedTuple):
+    updates: Mapping[int, Tree]  # in the order of client ids; a client that failed is absent
+    reports: dict[int, Report]
+
+
+class Engine(Protocol):
+    """Calls are made one at a time; messages are read in the order of their keys."""
+
+    progress: Progress | None
+    notices: list[str]  # what went wrong on the way and was mended
+
+    def start(self, params: Params) -> None: ...
+    def train(self, round: int, messages: Mapping[int, Tree]) -> Trained: ...
+    def evaluate(self, round: int, messages: Mapping[int, Tree]) -> dict[int, Scores]: ...
+    def save(self, folder: Path) -> None: ...
+    def load(self, folder: Path) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass
+class Site:
+    """One client, wherever it runs: its bench, what it keeps, and test rows that only the site can see."""
+
+    client: Client
+    test: Examples
+    method: Method
+    seed: int
+    kept: Tree = field(default_factory=dict)
+
+    def start(self, params: Params) -> None:
+        with self.at(0, "client_init"):
+            self.kept = self.method.client_init(self.client, params)
+
+    def train(self, round: int, message: Tree) -> tuple[Tree | None, Report]:
+        """The update, or None and the reason; a client that fails keeps what it had."""
+        began, self.client.gradients = time.perf_counter(), 0
+        update, failure = None, None
+        with self.at(round, "client_update"):
+            try:
+                self.kept, update = self.method.client_update(
+                    self.client, self.method.receive(self.kept, message)
+                )
+            except Diverged as error:
+                failure = f"round {round}, client {self.client.id}, {error}"
+        seconds, sizes = time.perf_counter() - began, (trees.nbytes(update or {}), trees.nbytes(message))
+        return update, Report(self.client.gradients, seconds, *sizes, failure)
+
+    def evaluate(self, round: int, message: Tree) -> Scores:
+        scores: Scores = {}
+        with self.at(round, "evaluate"):
+            for view, params in self.method.models(self.method.receive(self.kept, message)).items():
+                logits = self.client.logits(params, self.test)
+                scores[f"{view}/accuracy"] = accuracy(logits, self.test.y)
+                scores[f"{view}/loss"] = float(self.client.task.loss(logits, self.test.y))
+        return scores
+
+    @contextmanager
+    def at(self, round: int, stage: str) -> Iterator[None]:
+        """Sets the client's random stream for this round, and adds the place to errors."""
+        self.client.stream = (self.seed, round, self.client.id + 1)  # 0 is the server
+        try:
+            yield
+        except FedakdError:
+            raise
+        except Exception as error:
+            place = f"client {self.client.id}, round {round}, {stage}"
+            raise ClientError(f"{place}: {type(error).__name__}: {error}") from error
+
+
+def build(spec: Spec) -> dict[int, Site]:
+    """The sites of these clients; they share one model object, into which state is loaded."""
+    module = made(spec.task)
+    return {
+        rows.id: Site(
+            Client(spec.task, spec.recipe, module=module, id=rows.id, data=rows.train),
+            rows.test,
+            spec.method,
+            spec.seed,
+        )
+        for rows in spec.clients
+    }
+
+
+def read_kept(folder: Path) -> dict[int, Tree]:
+    """What every client kept, from files written by any engine with any number of workers."""
+    files = sorted(folder.glob("clients-*.safetensors"))
+    return {int(client): kept for path in files for client, kept in wire.load(path).items()}
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums are split among threads, so bits depend on their number: everything that counts runs on one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,53 @@
+"""FedAvg: the mean of the clients' models, weighted by their rows.
+
+McMahan, Moore, Ramage, Hampson, Aguera y Arcas. Communication-Efficient Learning of Deep Networks from
+Decentralized Data. AISTATS 2017.
+
+Deviations: none. Running statistics of batch norm are averaged with the same weights as the parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedakd import trees
+from fedakd.method import Client, Method, Server
+from fedakd.trees import Params, Tree
+
+
+@dataclass(frozen=True)
+class FedAvg(Method):
+    summary = "one global model, the mean of the clients' models weighted by rows"
+    citation = "McMahan et al., AISTATS 2017"
+
+    def server_init(self, server: Server, params: Params) -> Tree:
+        sizes = torch.tensor([client.n for client in server.clients], dtype=torch.float64)
+        return {"model": params, "sizes": sizes}
+
+    def send(self, state: Tree, client: int) -> Tree:
+        return {"model": state["model"]}
+
+    def client_update(self, client: Client, state: Tree) -> tuple[Tree, Tree]:
+        return {}, {"model": client.fit(state["model"], client.data), "n": float(client.n)}
+
+    def server_update(self, server: Server, state: Tree, updates: Mapping[int, Tree]) -> Tree:
+        weights = self.weights(state, updates)
+        if not sum(weights) > 0:  # nobody has anything to say
+            return state
+        return {**state, "model": trees.mean((update["model"] for update in updates.values()), weights)}
+
+    def weights(self, state: Tree, updates: Mapping[int, Tree]) -> list[float]:
+        """How much each update counts, in the order of the updates."""
+        return [float(state["sizes"][client]) for client in updates]
+
+    def models(self, state: Tree) -> dict[str, Params]:
+        return {"global": state["model"]}
+
+    def contributions(self, state: Tree) -> Tensor | None:
+        """The share of all rows, the only contribution FedAvg knows."""
+        sizes: Tensor = state["sizes"]
+        return sizes / sizes.sum()

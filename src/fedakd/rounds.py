@@ -1,0 +1,166 @@
+"""The round loop, the same for every method and every engine."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedakd.engine.base import Engine, Report, one_thread
+from fedakd.errors import FedakdError
+from fedakd.method import Method, Server
+from fedakd.training import derived_seed
+from fedakd.trees import Tree
+
+
+@dataclass(frozen=True)
+class Round:
+    """What is known after a round."""
+
+    number: int
+    scores: dict[str, dict[int, float]]  # "personal/accuracy" -> client -> value
+    contributions: list[float] | None
+    gradients: int  # sample-gradients of all clients
+    bytes_up: int
+    bytes_down: int
+    failures: dict[int, str]
+    seconds: float  # of training, aggregation and evaluation
+
+
+@dataclass(frozen=True)
+class Result:
+    rounds: list[Round]
+    state: Tree  # the server's, after the last round
+    stopped: str | None = None  # why it ended before the last round, if it did
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A run ends with the round that uses up either of these."""
+
+    seconds: float = math.inf
+    gradients: float = math.inf
+
+    def spent(self, rounds: list[Round]) -> str | None:
+        seconds, gradients = sum(r.seconds for r in rounds), sum(r.gradients for r in rounds)
+        if seconds >= self.seconds:
+            return f"the budget of {self.seconds:g} seconds was used up after round {len(rounds)}"
+        if gradients >= self.gradients:
+            return f"the budget of {self.gradients:g} sample-gradients was used up after round {len(rounds)}"
+        return None
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a run stands: the beginning, or what a checkpoint says."""
+
+    state: Tree
+    rounds: list[Round] = field(default_factory=list)
+
+
+def begin(method: Method, engine: Engine, server: Server, *, seed: int) -> Start:
+    """The state before the first round; the engine's clients are set up with the same parameters."""
+    check(method, server)
+    params = server.init(seed)
+    with one_thread():
+        state = method.server_init(server, params)
+    engine.start(params)
+    return Start(state)
+
+
+def run(
+    method: Method,
+    engine: Engine,
+    server: Server,
+    *,
+    rounds: int,
+    seed: int = 0,
+    participation: float = 1.0,
+    budget: Budget | None = None,
+    start: Start | None = None,
+    on_round: Callable[[Round, Tree], None] | None = None,
+) -> Result:
+    """Rounds until the last or the end of the budget; `on_round` gets each and the server state after it."""
+    at = begin(method, engine, server, seed=seed) if start is None else start
+    state, history = at.state, list(at.rounds)
+    budget = budget or Budget()
+    for number in range(len(history) + 1, rounds + 1):
+        if stopped := budget.spent(history):
+            return Result(history, state, stopped)
+        chosen = participants(len(server.clients), participation, seed, number)
+        server.stream = (seed, number, 0)
+        state, record = play(method, engine, server, state, number, chosen)
+        history.append(record)
+        if on_round:
+            on_round(record, state)
+    return Result(history, state)
+
+
+def play(
+    method: Method, engine: Engine, server: Server, state: Tree, number: int, chosen: list[int]
+) -> tuple[Tree, Round]:
+    """One round: send, train, aggregate, judge."""
+    began = time.perf_counter()
+    updates, reports = engine.train(number, Messages(method, state, chosen))
+    failures = {client: report.failure for client, report in reports.items() if report.failure}
+    if len(failures) == len(chosen):
+        raise FedakdError(f"every client of round {number} failed: " + "; ".join(failures.values()))
+    with one_thread():
+        state = method.server_update(server, state, updates)
+        contributions = method.contributions(state)
+    everyone = [client.id for client in server.clients]
+    scores = by_measure(engine.evaluate(number, Messages(method, state, everyone)))
+    shares = None if contributions is None else [float(share) for share in contributions]
+    return state, Round(number, scores, shares, *totals(reports), failures, time.perf_counter() - began)
+
+
+class Messages(Mapping[int, Tree]):
+    """The messages of a round, each made when it is asked for, so that they never all exist at once."""
+
+    def __init__(self, method: Method, state: Tree, clients: list[int]) -> None:
+        self.method, self.state, self.clients = method, state, clients
+
+    def __getitem__(self, client: int) -> Tree:
+        return self.method.send(self.state, client)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.clients)
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+
+def participants(clients: int, participation: float, seed: int, number: int) -> list[int]:
+    """Who takes part in this round: a fresh choice each round, at least one client.
+
+    >>> participants(4, 1.0, 0, 1), len(participants(10, 0.25, 0, 1))
+    ([0, 1, 2, 3], 3)
+    """
+    count = max(1, math.ceil(participation * clients - 1e-9))
+    rng = np.random.default_rng(derived_seed(seed, number, "participants"))
+    return sorted(int(client) for client in rng.permutation(clients)[:count])
+
+
+def by_measure(scores: dict[int, dict[str, float]]) -> dict[str, dict[int, float]]:
+    measures = {measure: None for own in scores.values() for measure in own}
+    return {m: {client: own[m] for client, own in scores.items() if m in own} for m in measures}
+
+
+def totals(reports: dict[int, Report]) -> tuple[int, int, int]:
+    """Sample-gradients, bytes up and bytes down."""
+    return (
+        sum(report.gradients for report in reports.values()),
+        sum(report.bytes_up for report in reports.values()),
+        sum(report.bytes_down for report in reports.values()),
+    )
+
+
+def check(method: Method, server: Server) -> None:
+    if method.needs_validation and server.validation is None:
+        name = type(method).__name__
+        raise FedakdError(
+            f"{name} needs validation rows on the server; federate(..., ratio=(7, 1, 2)) sets them aside"
+        )

@@ -1,0 +1,89 @@
+"""Standalone and FedAvg (algorithms 2.1 and 2.2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import toys
+from fedakd import trees
+from fedakd.methods.fedavg import FedAvg
+from fedakd.methods.standalone import Standalone
+
+TEN = tuple(range(3, 23, 2))
+
+
+@pytest.mark.parametrize("net", ["mlp", "cnn"])
+def test_standalone_is_fedavg_of_one_client(net):
+    alone = toys.play(toys.spec(Standalone(), sizes=(13,), net=net))
+    average = toys.play(toys.spec(FedAvg(), sizes=(13,), net=net))
+    assert trees.equal(alone.kept[-1][0]["model"], average.states[-1]["model"])
+
+
+def test_standalone_clients_do_not_depend_on_each_other():
+    three, one = toys.spec(Standalone()), toys.spec(Standalone(), sizes=toys.SIZES[:1])
+    assert trees.equal(toys.play(three).kept[-1][0], toys.play(one).kept[-1][0])
+
+
+def test_standalone_sends_nothing():
+    played = toys.play(toys.spec(Standalone()))
+    assert all(tree == {} for tree in (*played.messages, *played.updates, *played.states))
+    assert played.result.rounds[0].bytes_up == played.result.rounds[0].bytes_down == 0
+
+
+@pytest.mark.parametrize("sizes", [(9, 4), TEN])
+def test_fedavg_is_the_weighted_mean_of_what_was_sent(sizes):
+    played = toys.play(toys.spec(FedAvg(), sizes, net="cnn"), rounds=2)
+    sent = [update["model"] for update in played.updates[-len(sizes) :]]
+    for name, part in played.states[-1]["model"].items():
+        stacked = torch.stack([model[name] for model in sent]).double()
+        shares = torch.tensor(sizes, dtype=torch.float64) / sum(sizes)
+        expected = torch.tensordot(shares, stacked, dims=1).to(part.dtype)
+        assert torch.allclose(part, expected, rtol=0, atol=1e-7)
+
+
+def test_running_statistics_of_the_mean_lie_between_those_of_the_clients():
+    played = toys.play(toys.spec(FedAvg(), net="cnn"), rounds=1)
+    name = "body.0.norm.running_mean"
+    sent = torch.stack([update["model"][name] for update in played.updates])
+    mean = played.states[0]["model"][name]
+    assert ((mean >= sent.amin(0) - 1e-6) & (mean <= sent.amax(0) + 1e-6)).all()
+    assert not torch.equal(played.states[0]["model"]["body.0.norm.running_var"], torch.ones(32))
+
+
+def test_fedavg_of_clients_with_equal_rows_and_streams_is_any_of_them():
+    spec = toys.spec(FedAvg(), sizes=(9, 9, 9))
+    rows = spec.clients[0].train
+    spec = replace(spec, clients=tuple(replace(c, train=rows) for c in spec.clients))
+    own = toys.client(spec)
+    w = own.init(0)
+    sent = {}
+    for k in range(3):
+        client = toys.client(spec, k)
+        client.stream = own.stream
+        sent[k] = FedAvg().client_update(client, {"model": w})[1]
+    server = toys.server(spec)
+    state = FedAvg().server_update(server, FedAvg().server_init(server, w), sent)
+    assert trees.equal(state["model"], sent[0]["model"])
+
+
+def test_a_missing_client_does_not_count():
+    spec = toys.spec(FedAvg())
+    server = toys.server(spec)
+    state = FedAvg().server_init(server, {"w": torch.zeros(1)})
+    updates = {k: {"model": {"w": torch.tensor([float(k)])}} for k in (0, 2)}
+    after = FedAvg().server_update(server, state, updates)
+    assert after["model"]["w"].item() == pytest.approx(2 * 5 / (23 + 5))
+
+
+def test_nobody_there_keeps_the_model():
+    server = toys.server(toys.spec(FedAvg()))
+    state = FedAvg().server_init(server, {"w": torch.zeros(1)})
+    assert trees.equal(FedAvg().server_update(server, state, {}), state)
+
+
+def test_contributions_of_fedavg_are_data_shares():
+    state = FedAvg().server_init(toys.server(toys.spec(FedAvg())), {})
+    assert FedAvg().contributions(state).tolist() == pytest.approx([23 / 39, 11 / 39, 5 / 39])

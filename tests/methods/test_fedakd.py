@@ -1,0 +1,250 @@
+"""FedAKD's laws (algorithms 2.13): each with sizes that differ between clients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import toys
+from fedakd import trees
+from fedakd.examples import Examples
+from fedakd.method import Client
+from fedakd.methods import METHODS
+from fedakd.methods.fedakd import FedAKD
+from fedakd.methods.fedavg import FedAvg
+from fedakd.methods.standalone import Standalone
+from fedakd.training import Recipe, distil
+from fedakd.trees import Params, Tree
+
+TEN = tuple(range(3, 23, 2))
+UNDISTILLED = FedAKD(alpha=0.0, beta=0.0, select="all")
+
+
+@pytest.mark.parametrize("sizes", [(9, 4), toys.SIZES, TEN])
+@pytest.mark.parametrize("net", ["mlp", "cnn"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_without_distillation_on_all_data_it_is_fedavg_and_standalone_bit_for_bit(sizes, net, optimizer):
+    recipe = Recipe(batch_size=4, lr=0.05, optimizer=optimizer, epochs=2)
+    ours, average, alone = (
+        toys.play(toys.spec(method, sizes, net, recipe)) for method in (UNDISTILLED, FedAvg(), Standalone())
+    )
+    for mine, theirs in zip(ours.states, average.states, strict=True):
+        assert trees.equal(mine["model"], theirs["model"])
+    for mine, theirs in zip(ours.kept, alone.kept, strict=True):
+        assert all(trees.equal(mine[k]["local"], theirs[k]["model"]) for k in range(len(sizes)))
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS.values() if isinstance(m, FedAKD)], ids=repr)
+@pytest.mark.parametrize("net", ["mlp", "cnn"])
+def test_teachers_stay_as_they_are(method, net):
+    client = toys.client(toys.spec(method, net=net))
+    state = method.client_init(client, client.init(0)) | {"model": client.init(1)}
+    before = trees.transform(state, torch.clone)
+    method.client_update(client, state)
+    assert trees.equal(state, before)
+
+
+def test_a_model_learns_nothing_from_itself():
+    spec = toys.spec(FedAKD(), recipe=Recipe(batch_size=64, lr=1.0))
+    client = toys.client(spec)
+    w = client.init(0)
+    teacher = client.logits(w, client.data)
+    silent = client.fit(w, client.data, loss=distil(teacher, 5.0, 2.0, lambda z, y: z.sum() * 0))
+    assert all(torch.allclose(silent[n], w[n], atol=1e-6) for n in w)
+
+
+def test_the_first_step_of_round_one_is_that_of_plain_training_without_batch_norm():
+    spec = toys.spec(FedAKD(), recipe=Recipe(batch_size=64, lr=0.5))
+    distilled, plain = (
+        toys.play(replace(spec, method=FedAKD(alpha=alpha)), rounds=1).kept[0] for alpha in (1.0, 0.0)
+    )
+    for k in range(len(toys.SIZES)):
+        a, b = distilled[k]["local"], plain[k]["local"]
+        assert all(torch.allclose(a[n], b[n], atol=1e-6) for n in a)
+
+
+class Listening(Client):
+    """A client that remembers what it was fitted to."""
+
+    def fit(self, params: Params, data: Examples, **options) -> Params:  # type: ignore[no-untyped-def, override]
+        self.fitted = [*getattr(self, "fitted", []), (params, data)]
+        return super().fit(params, data, **options)
+
+
+@pytest.mark.parametrize("net", ["mlp", "cnn"])
+def test_the_global_copy_learns_from_the_rows_the_local_model_gets_right(net):
+    spec = toys.spec(FedAKD(), sizes=(40,), net=net)
+    client = Listening(spec.task, spec.recipe, (0, 1, 1), id=0, data=spec.clients[0].train)
+    w = client.init(0)
+    kept, update = FedAKD().client_update(client, {"local": w, "rounds": 0.0, "model": w})
+    (_, first), (start, chosen) = client.fitted
+    right = client.logits(kept["local"], client.data).argmax(1) == client.data.y
+    assert first is client.data
+    assert trees.equal(start, w)
+    assert 0 < len(chosen) < 40
+    assert torch.equal(chosen.x, client.data[right].x)
+    assert torch.equal(chosen.y, client.data.y[right])
+    assert update["correct"] == len(chosen)
+    assert update["n"] == 40
+
+
+def labelled_wrong_but(net: str, right: int) -> tuple[Examples, toys.Spec]:
+    """Rows that the untrained model gets wrong, but for the first few."""
+    spec = toys.spec(FedAKD(), net=net, recipe=Recipe(batch_size=8, lr=1e-12))
+    client = toys.client(spec)
+    predicted = client.logits(client.init(0), client.data).argmax(1)
+    wrong = (predicted + 1) % 4
+    wrong[:right] = predicted[:right]
+    return Examples(client.data.x, wrong), spec
+
+
+@pytest.mark.parametrize("net", ["mlp", "cnn"])
+@pytest.mark.parametrize("right", [0, 1])
+def test_no_row_or_one_row_right(net, right):
+    data, _ = labelled_wrong_but(net, right)
+    client = toys.client(toys.spec(FedAKD(), net=net, data={0: data}))
+    w = client.init(0)
+    rows, z_k = FedAKD().selected(client, w, first=False)
+    assert rows is not None
+    assert len(rows) == right
+    sent = FedAKD().teaching(client, w, rows, z_k)
+    assert trees.equal(sent, w) == (right == 0)
+    assert all(torch.isfinite(part).all() for part in sent.values())
+
+
+def test_a_client_without_right_rows_contributes_the_model_it_received():
+    data, spec = labelled_wrong_but("mlp", 0)
+    spec = toys.spec(FedAKD(), recipe=spec.recipe, data={0: data})
+    played = toys.play(spec, rounds=1)
+    received, sent = played.messages[0]["model"], [update["model"] for update in played.updates]
+    assert trees.equal(sent[0], received)
+    expected = trees.mean([received, *sent[1:]], toys.SIZES)
+    assert trees.equal(played.states[0]["model"], expected)
+
+
+def test_alpha_and_beta_are_not_the_same_thing():
+    results = {
+        pair: toys.play(toys.spec(FedAKD(alpha=pair[0], beta=pair[1])), rounds=2)
+        for pair in [(0.2, 2.0), (2.0, 0.2), (2.0, 2.0)]
+    }
+    models = [played.states[-1]["model"] for played in results.values()]
+    assert not trees.equal(models[0], models[1])
+    locals_ = [toys.play(toys.spec(FedAKD(alpha=a, beta=b)), rounds=1).kept[0] for a, b in [(1, 0), (1, 3)]]
+    assert trees.equal(locals_[0][0], locals_[1][0])  # beta teaches the global copy alone
+
+
+def test_the_local_model_never_travels():
+    played = toys.play(toys.spec(FedAKD()), rounds=3)
+    private = {
+        id_: part.numpy().tobytes()
+        for kept in played.kept
+        for k, tree in kept.items()
+        for id_, part in ((f"{k}/{n}", p) for n, p in tree["local"].items())
+    }
+    travelled = {
+        leaf.numpy().tobytes()
+        for tree in (*played.messages, *played.updates)
+        for _, leaf in trees.leaves(tree)
+        if isinstance(leaf, torch.Tensor)
+    }
+    assert travelled.isdisjoint(private.values())
+    assert {name for tree in played.updates for name in tree} == {"model", "n", "correct"}
+
+
+def test_one_class_clients_work():
+    data = toys.rows(9, 7)
+    single = Examples(data.x, torch.zeros_like(data.y))
+    played = toys.play(toys.spec(FedAKD(), net="cnn", data={1: single}), rounds=2)
+    assert all(torch.isfinite(p).all() for p in played.states[-1]["model"].values())
+
+
+# ablations (2.14)
+
+
+def test_all_data_is_full_fedakd_where_everything_is_right(monkeypatch):
+    chosen: list[bool] = []
+    whole = FedAKD.selected
+
+    def all_right(self: FedAKD, client: Client, w_k: Params, first: bool):  # type: ignore[no-untyped-def]
+        z = client.logits(w_k, client.data)
+        chosen.append(True)
+        return (None, z) if self.select == "correct" else whole(self, client, w_k, first)
+
+    monkeypatch.setattr(FedAKD, "selected", all_right)
+    full, every = (toys.play(toys.spec(FedAKD(select=s))) for s in ("correct", "all"))
+    assert chosen
+    assert trees.equal(full.states[-1], every.states[-1])
+
+
+def test_all_data_without_beta_sends_what_fedavg_sends():
+    ours, average = (toys.play(toys.spec(m)) for m in (FedAKD(select="all", beta=0.0), FedAvg()))
+    assert trees.equal(ours.states[-1]["model"], average.states[-1]["model"])
+
+
+def test_single_dist_on_all_data_without_beta_is_fedavg():
+    method = FedAKD(local_update="overwrite", select="all", beta=0.0)
+    ours, average = (toys.play(toys.spec(m)) for m in (method, FedAvg()))
+    assert trees.equal(ours.states[-1]["model"], average.states[-1]["model"])
+
+
+def test_single_dist_starts_from_the_broadcast_and_from_all_rows():
+    method = FedAKD(local_update="overwrite")
+    client = toys.client(toys.spec(method))
+    state = {"local": client.init(0), "model": client.init(1), "rounds": 0.0}
+    assert method.taught(client, state, first=True) is state["model"]
+    assert method.selected(client, state["model"], first=True)[0] is None
+    rows, _ = method.selected(client, state["model"], first=False)
+    predicted = client.logits(state["model"], client.data).argmax(1)
+    assert set(client.data.y[rows].tolist()) <= set(predicted.tolist())
+
+
+def test_correct_agg_weighs_by_right_rows():
+    method = FedAKD(weigh_by="correct")
+    updates: dict[int, Tree] = {0: {"correct": 3.0, "n": 9.0}, 1: {"correct": 0.0, "n": 9.0}}
+    assert method.weights({"sizes": torch.tensor([9.0, 9.0])}, updates) == [3.0, 0.0]
+
+
+def test_correct_agg_is_full_fedakd_when_right_rows_are_proportional_to_rows():
+    state = {"model": toys.client(toys.spec(FedAKD())).init(0), "sizes": torch.tensor([8.0, 4.0])}
+    models = [toys.client(toys.spec(FedAKD())).init(seed) for seed in (1, 2)]
+    updates: dict[int, Tree] = {
+        k: {"model": m, "correct": c} for k, (m, c) in enumerate(zip(models, (6.0, 3.0), strict=True))
+    }
+    by_size, by_right = (FedAKD(weigh_by=w).server_update(None, state, updates) for w in ("size", "correct"))
+    assert trees.equal(by_size, by_right)
+
+
+def test_correct_agg_keeps_the_model_when_nothing_is_right():
+    state = {"model": {"w": torch.ones(2)}, "sizes": torch.tensor([1.0])}
+    after = FedAKD(weigh_by="correct").server_update(
+        None, state, {0: {"model": {"w": torch.zeros(2)}, "correct": 0.0}}
+    )
+    assert trees.equal(after, state)
+
+
+@pytest.mark.parametrize("net", ["mlp", "cnn"])
+def test_released_order_is_the_published_sequence(net):
+    """Written from the published loop: teach the global copy, aggregate, teach the local model, select."""
+    method = FedAKD(order="released")
+    spec = toys.spec(method, net=net)
+    played = toys.play(spec, rounds=3)
+    w_g = toys.client(spec).init(spec.seed)
+    local = {k: w_g for k in range(3)}
+    chosen = {k: torch.arange(n) for k, n in enumerate(toys.SIZES)}
+    for round in (1, 2, 3):
+        clients = {k: toys.client(spec, k, round) for k in range(3)}
+        sent = []
+        for k, client in clients.items():
+            z = client.logits(local[k], client.data)[chosen[k]]
+            loss = distil(z, 1.0, 1.0, client.task.loss)
+            sent.append(client.fit(w_g, client.data[chosen[k]], loss=loss))
+        w_g = trees.mean(sent, toys.SIZES)
+        assert trees.equal(played.states[round - 1]["model"], w_g)
+        for k, client in clients.items():
+            client.stream = (spec.seed, round + 1, k + 1)  # our step 1 belongs to the next round
+            teacher = client.logits(w_g, client.data)
+            local[k] = client.fit(local[k], client.data, loss=distil(teacher, 1.0, 1.0, client.task.loss))
+            right = client.logits(local[k], client.data).argmax(1) == client.data.y
+            chosen[k] = right.nonzero().squeeze(1)
