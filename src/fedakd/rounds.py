@@ -16,6 +16,10 @@ from fedakd.training import derived_seed
 from fedakd.trees import Tree
 
 
+class NobodyLeft(FedakdError):
+    """No client could finish the round."""
+
+
 @dataclass(frozen=True)
 class Round:
     """What is known after a round."""
@@ -92,7 +96,12 @@ def run(
             return Result(history, state, stopped)
         chosen = participants(len(server.clients), participation, seed, number)
         server.stream = (seed, number, 0)
-        state, record = play(method, engine, server, state, number, chosen)
+        try:
+            state, record = play(method, engine, server, state, number, chosen)
+        except NobodyLeft as error:
+            if not history:  # there is nothing to show
+                raise
+            return Result(history, state, str(error))
         history.append(record)
         if on_round:
             on_round(record, state)
@@ -107,7 +116,7 @@ def play(
     updates, reports = engine.train(number, Messages(method, state, chosen))
     failures = {client: report.failure for client, report in reports.items() if report.failure}
     if len(failures) == len(chosen):
-        raise FedakdError(f"every client of round {number} failed: " + "; ".join(failures.values()))
+        raise NobodyLeft(f"every client of round {number} failed: " + "; ".join(failures.values()))
     with one_thread():
         state = method.server_update(server, state, updates)
         contributions = method.contributions(state)

@@ -36,7 +36,7 @@ def values(
             key, text = _pair(name, list(known), position, part)
             if key in found:
                 raise ValueError(f"{name}: {key} is given twice in ({inside})")
-            found[key] = _value(name, key, str(known[key].type), text)
+            found[key] = _value(name, key, _annotation(known[key].type), text)
     except ValueError as problem:
         raise error(str(problem)) from None
     return found
@@ -76,6 +76,11 @@ def _pair(name: str, known: list[str], position: int, part: str) -> tuple[str, s
     if key not in known:
         raise ValueError(unknown(f"field of {name}", key, known))
     return key, value
+
+
+def _annotation(kind: Any) -> str:
+    """A field's type as it is written; modules differ in whether they keep it as text."""
+    return kind.__name__ if isinstance(kind, type) else str(kind).removeprefix("typing.")
 
 
 def _value(name: str, key: str, annotation: str, text: str) -> Value:

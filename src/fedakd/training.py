@@ -199,7 +199,7 @@ def derived_seed(*parts: int | str) -> int:
 def seeded(seed: int) -> Iterator[None]:
     """Layers that draw random numbers (dropout, initialisation) draw them from this seed."""
     before = torch.get_rng_state()
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed formats a stack trace for each other device
     try:
         yield
     finally:

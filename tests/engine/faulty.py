@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -48,4 +49,16 @@ class Buggy(FedAKD):
     def client_update(self, client: Client, state: Tree) -> tuple[Tree, Tree]:
         if client.stream[1] == 2 and client.id == 1:
             raise ValueError("shapes do not fit")
+        return super().client_update(client, state)
+
+
+@dataclass(frozen=True)
+class Exploding(FedAKD):
+    """Its loss is not finite from round 3 on."""
+
+    def client_update(self, client: Client, state: Tree) -> tuple[Tree, Tree]:
+        if client.stream[1] >= 3:
+            client.fit(
+                state["model"], client.data, loss=lambda module, batch: module(batch.x).sum() * math.inf
+            )
         return super().client_update(client, state)

@@ -122,6 +122,13 @@ def test_a_round_in_which_every_client_fails_ends_the_run():
         toys.outcome(spec, Serial(spec))
 
 
+def test_a_run_whose_clients_all_fail_later_keeps_the_rounds_before():
+    spec = toys.spec(faulty.Exploding())
+    result = run(spec.method, Serial(spec), toys.server(spec), rounds=5)
+    assert len(result.rounds) == 2
+    assert result.stopped.startswith("every client of round 3 failed: round 3, client 0, step 1")
+
+
 @pytest.mark.parametrize("writer", ["serial", "processes"])
 def test_what_clients_keep_can_be_saved_by_one_engine_and_loaded_by_another(writer, tmp_path, two_workers):
     spec = toys.spec(FedAKD(), net="cnn")

@@ -14,7 +14,7 @@ from fedakd.examples import Examples
 from fedakd.federation import Federation
 from fedakd.partition import power_law
 from fedakd.partition.contract import Features, Labels, Rows
-from fedakd.partition.released import federate_released
+from fedakd.released import federate_released
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,51 @@
+"""The command line. Nothing heavy is imported until a command needs it, so that --help answers at once."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from fedakd import __version__
+from fedakd.cli.catalogue import datasets, methods, partitions
+from fedakd.cli.data import app as data_app
+from fedakd.cli.run import demo, run
+from fedakd.errors import FedakdError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Compare federated methods fairly: does joining pay, for whom, and is it fair?\n\n"
+    "Start with: fedakd demo",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(demo)
+app.command()(run)
+app.command()(methods)
+app.command()(partitions)
+app.command()(datasets)
+app.add_typer(data_app, name="data")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fedakd {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    pass
+
+
+def main() -> None:
+    try:
+        app()
+    except FedakdError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(2)

@@ -1,0 +1,213 @@
+"""The commands `fedakd demo` and `fedakd run`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedakd.errors import FedakdError
+
+if TYPE_CHECKING:
+    from fedakd.plan import Plan
+    from fedakd.runfolder import RunFolder
+
+Dataset = Annotated[str | None, typer.Option(help="digits, fashion-mnist or cifar10. [default: digits]")]
+Partition = Annotated[
+    str | None,
+    typer.Option(help='How rows go to clients: "ics(5)", bcs, pow, cla, "dir(1)", iid. [default: ics(2)]'),
+]
+MethodNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method", help="Repeatable; fields in brackets. Standalone, the reference, is always run."
+    ),
+]
+Rounds = Annotated[int | None, typer.Option(help="Rounds of training. [default: 20]")]
+Clients = Annotated[int | None, typer.Option(help="Clients in the federation. [default: 10]")]
+Seeds = Annotated[
+    list[int] | None,
+    typer.Option("--seed", help="Repeatable; reseeds partition, model and batches. [default: 0]"),
+]
+PresetName = Annotated[
+    str,
+    typer.Option(
+        help="tuned (Adam), paper (SGD, half of the rows) or released (the published code's leaky protocol)."
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="Processes; 0 is none but this one. Results never depend on it. [default: cores]"
+    ),
+]
+Out = Annotated[Path | None, typer.Option(help="The run's folder. [default: runs/DATASET-PARTITION-TIME]")]
+Resume = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Continue the run in this folder.")]
+DataDir = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the dataset's files are.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no audit, only the result.")]
+
+
+def demo(out: Out = None, workers: Workers = None) -> None:
+    """Compare Standalone, FedAvg and FedAKD on handwritten digits: 5 clients, 3 seeds, under 3 minutes.
+
+    Clients have power-law sizes and shifted inputs, ICS(2), over all 1,797 rows. You see the audit of
+    the splits, the fairness table, and one sentence of verdict for each method.
+    """
+    from fedakd.plan import resolve
+
+    plan = resolve("tuned", dataset="digits", partition="ics(2)", clients=5, rounds=20, seeds=(0, 1, 2))
+    _carry_out(*_new(plan, out), workers, None, as_json=False, quiet=False)
+
+
+def run(
+    dataset: Dataset = None,
+    partition: Partition = None,
+    method: MethodNames = None,
+    rounds: Rounds = None,
+    clients: Clients = None,
+    seed: Seeds = None,
+    preset: PresetName = "tuned",
+    workers: Workers = None,
+    out: Out = None,
+    resume: Resume = None,
+    data_dir: DataDir = None,
+    model: Annotated[str | None, typer.Option(help="cnn, cnn2, cnn3, mlp or linear. [default: cnn]")] = None,
+    fraction: Annotated[
+        float | None, typer.Option(help="Share of the rows given out. [default: preset's]")
+    ] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate. [default: preset's]")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd or adam. [default: preset's]")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Local epochs a round. [default: 1]")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Rows a step. [default: 32]")] = None,
+    participation: Annotated[
+        float | None, typer.Option(help="Share of clients a round. [default: 1]")
+    ] = None,
+    evaluation: Annotated[
+        str | None, typer.Option(help="local: own test rows; global: common ones. [default: the partition's]")
+    ] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="Stop a method after this much time.")] = None,
+    max_gradients: Annotated[
+        float | None, typer.Option(help="Stop a method after this many sample-gradients.")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run methods on one federation and compare them.
+
+    Every round is on disk before the next begins: a run that was stopped, or killed, continues with
+    --resume and ends with the very same numbers.
+
+    Example: fedakd run --dataset fashion-mnist --partition "ics(5)" --method fedavg --method fedakd
+    """
+    from fedakd.plan import resolve
+    from fedakd.runfolder import RunFolder
+
+    choices = {
+        "dataset": dataset,
+        "partition": partition,
+        "methods": tuple(method) if method else None,
+        "rounds": rounds,
+        "clients": clients,
+        "seeds": tuple(seed) if seed else None,
+        "model": model,
+        "fraction": fraction,
+        "lr": lr,
+        "optimizer": optimizer,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "participation": participation,
+        "evaluation": evaluation,
+        "max_seconds": max_seconds,
+        "max_gradients": max_gradients,
+    }
+    if resume is not None:
+        _refuse_changes(choices, out)
+        folder, plan = RunFolder.open(resume)
+    else:
+        plan, folder = _new(resolve(preset, **choices), out)
+    _carry_out(plan, folder, workers, data_dir, as_json=as_json, quiet=quiet)
+
+
+def _refuse_changes(choices: dict[str, Any], out: Path | None) -> None:
+    from fedakd.errors import PlanError
+
+    said = [
+        f"--{name.replace('_', '-')}" for name, value in {**choices, "out": out}.items() if value is not None
+    ]
+    if said:
+        raise PlanError(f"--resume takes everything from the folder's plan; leave out {', '.join(said)}")
+
+
+def _new(plan: Plan, out: Path | None) -> tuple[Plan, RunFolder]:
+    from fedakd.data import source
+    from fedakd.experiment import versions
+    from fedakd.runfolder import RunFolder
+
+    source(plan.dataset)  # an unknown name leaves no folder behind
+    if out is None:
+        brief = plan.partition.replace("(", "").replace(")", "").replace(", ", "-")
+        out = Path("runs") / f"{plan.dataset}-{brief}-{datetime.now():%Y%m%d-%H%M%S-%f}"
+    return plan, RunFolder.create(out, plan, versions())
+
+
+def _carry_out(
+    plan: Plan, folder: RunFolder, workers: int | None, data_dir: Path | None, *, as_json: bool, quiet: bool
+) -> None:
+    from rich.console import Console
+
+    from fedakd.cli.watch import Watch
+    from fedakd.experiment import carry_out
+
+    console = Console(stderr=True)
+    signal.signal(signal.SIGTERM, _interrupt)
+    if not quiet:
+        console.print(f"run folder: {folder.path}", highlight=False, soft_wrap=True)
+    try:
+        with Watch(console, len(plan.methods) * len(plan.seeds), quiet) as watch:
+            cells = carry_out(plan, folder, watch, workers=workers, data_dir=data_dir)
+    except FedakdError:
+        folder.discard_if_unused()
+        raise
+    except KeyboardInterrupt:
+        console.print(
+            f"\nstopped; continue with: fedakd run --resume {folder.path}", soft_wrap=True, highlight=False
+        )
+        raise typer.Exit(130) from None
+    _conclude(plan, folder, cells, watch.warnings, as_json)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _conclude(plan: Plan, folder: RunFolder, cells: list[Any], warnings: list[str], as_json: bool) -> None:
+    """The summary, into the folder and onto the screen."""
+    from rich.console import Console
+
+    from fedakd import summary
+    from fedakd.cli.catalogue import grid
+    from fedakd.runfolder import write_json
+    from fedakd.wire import write
+
+    rows = summary.rows_of(cells)
+    write_json(folder.path / "summary.json", summary.to_dict(plan, rows, warnings))
+    write(folder.path / "summary.md", summary.markdown(plan, rows, warnings).encode())
+    if as_json:
+        sys.stdout.write(json.dumps(summary.to_dict(plan, rows, warnings), indent=2) + "\n")
+        return
+    console = Console()
+    title = f"{plan.title}, {len(plan.seeds)} seeds"
+    console.print(grid(summary.ACCURACY, [summary.accuracy_line(row) for row in rows], title))
+    console.print(grid(summary.FAIRNESS, [summary.fairness_line(row) for row in rows]))
+    console.print(summary.NOTE, style="dim")
+    for row in rows:
+        console.print(f"- {row.verdict}", highlight=False, markup=False)
+        for problem in (*row.failures, *row.stopped) if row.judged else ():
+            console.print(f"  ! {problem}", highlight=False, markup=False)
+    console.print(f"results: {folder.path}", highlight=False, soft_wrap=True)

@@ -1,0 +1,137 @@
+"""Live progress of a run: round, clients done, time left, current scores."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fedakd.audit import Audit, table, verdict
+from fedakd.cli.catalogue import grid
+from fedakd.experiment import Cell
+from fedakd.rounds import Round
+
+
+class Watch:
+    """On a terminal a bar that moves; elsewhere a line a round."""
+
+    def __init__(self, console: Console, cells: int, quiet: bool = False) -> None:
+        self.console, self.cells, self.quiet = console, cells, quiet
+        self.warnings: list[str] = []
+        self.notices: list[str] = []
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn(
+                "round {task.fields[round]}/{task.fields[rounds]}, {task.fields[stage]} {task.fields[done]}"
+            ),
+            TextColumn("{task.fields[scores]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=quiet or not console.is_terminal,
+        )
+        self.task: TaskID | None = None
+        self.number = self.clients = self.rounds = self.round = self.finished = 0
+        self.label = ""
+        self.began_at = 0.0
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.bar.stop()
+
+    def federated(self, found: Audit) -> None:
+        self.warnings += [warning for warning in found.warnings if warning not in self.warnings]
+        if self.quiet:
+            return
+        headers, rows = table(found)
+        title = f"Audit: {found.dataset}, {found.partition}, seed {found.seed}, {found.evaluation} tests"
+        for columns in halves(len(headers)):  # fifteen columns fit on no terminal
+            self.console.print(grid(*picked(headers, rows, columns), title))
+            title = ""
+        pools = ", ".join(f"{name} {count.rows}" for name, count in found.pools.items())
+        style = "green" if found.clean else "bold red"
+        self.console.print(f"rows: {pools}; [{style}]{escape(verdict(found))}[/]")
+        for warning in found.warnings:
+            self.console.print(f"[yellow]warning: {escape(warning)}[/]")
+
+    def began(self, method: str, seed: int, rounds: int, done: int, clients: int) -> None:
+        self.number += 1
+        self.clients, self.rounds, self.round, self.finished = clients, rounds, done, 0
+        self.label = f"[{self.number}/{self.cells}] {method}, seed {seed}"
+        self.began_at = time.monotonic()
+        fields: dict[str, Any] = {
+            "round": done,
+            "rounds": rounds,
+            "stage": "train",
+            "done": f"0/{clients}",
+            "scores": "",
+        }
+        total = rounds * clients * 2
+        self.task = self.bar.add_task(escape(self.label), total=total, completed=done * clients * 2, **fields)
+        if done and not self.quiet:
+            self.console.print(f"{escape(self.label)}: continuing after round {done}")
+
+    def progressed(self, stage: str, client: int) -> None:
+        if self.task is None or stage not in ("train", "evaluate"):
+            return
+        self.finished = self.finished % self.clients + 1
+        done: dict[str, Any] = {
+            "stage": stage,
+            "done": f"{self.finished}/{self.clients}",
+            "round": self.round + 1,
+        }
+        self.bar.update(self.task, advance=1, **done)
+
+    def judged(self, record: Round) -> None:
+        self.round, self.finished = record.number, 0
+        shown = ", ".join(
+            f"{measure.removesuffix('/accuracy')} {100 * sum(own.values()) / max(len(own), 1):.1f} %"
+            for measure, own in record.scores.items()
+            if measure.endswith("/accuracy")
+        )
+        if self.task is not None:
+            completed = record.number * self.clients * 2
+            self.bar.update(self.task, completed=completed, scores=shown, round=record.number)
+        if not self.quiet and not self.console.is_terminal:
+            pace = (time.monotonic() - self.began_at) / max(record.number, 1)
+            left = f"about {pace * (self.rounds - record.number):.0f} s left"
+            self.console.print(f"{escape(self.label)}: round {record.number}/{self.rounds}, {shown}, {left}")
+
+    def noticed(self, notice: str) -> None:
+        self.notices.append(notice)
+        self.console.print(f"[yellow]{escape(notice)}[/]")
+
+    def ended(self, cell: Cell) -> None:
+        if self.task is not None:
+            self.bar.remove_task(self.task)
+            self.task = None
+        elif not self.quiet:
+            self.number += 1
+            self.console.print(
+                f"[{self.number}/{self.cells}] {escape(cell.method)}, seed {cell.seed}: already done"
+            )
+
+
+def halves(columns: int) -> list[list[int]]:
+    """The audit's columns about rows, and those about shift, if there are any; both begin with the client."""
+    about_rows = list(range(min(columns, ROW_COLUMNS)))
+    return [about_rows, [0, *range(ROW_COLUMNS, columns)]] if columns > ROW_COLUMNS else [about_rows]
+
+
+def picked(
+    headers: list[str], rows: list[list[str]], columns: list[int]
+) -> tuple[list[str], list[list[str]]]:
+    return [headers[c] for c in columns], [[row[c] for c in columns] for row in rows]
+
+
+ROW_COLUMNS = 6

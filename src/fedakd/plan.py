@@ -1,0 +1,134 @@
+"""What a run is to do, with every choice made: the part of a result that says how to repeat it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, replace
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from fedakd import methods, partition
+from fedakd.errors import PlanError, unknown
+from fedakd.method import Method
+from fedakd.methods.fedakd import FedAKD
+from fedakd.rounds import Budget
+from fedakd.training import Recipe
+
+RESULTS = 1  # raised whenever a change of code changes numbers: results of different versions do not mix
+Preset = Literal["tuned", "paper", "released"]
+PAPER_LR = {"fashion-mnist": 0.001, "cifar10": 0.005}
+OTHER_LR = 0.01  # the paper names no rate for other data
+REFERENCE = "standalone"
+LEAKING = ("fedakd",)  # published code that trains on test rows; the names that start so
+
+
+class Plan(BaseModel):
+    """A comparison on one dataset and partition: methods times seeds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: str = "digits"
+    partition: str = "ics(2)"
+    methods: tuple[str, ...] = (REFERENCE, "fedavg", "fedakd")
+    seeds: tuple[int, ...] = (0,)
+    clients: int = Field(default=10, ge=1)
+    rounds: int = Field(default=20, ge=1)
+    preset: Preset = "tuned"
+    fraction: float = Field(default=1.0, gt=0, le=1)
+    model: str = "cnn"
+    epochs: int = Field(default=1, ge=1)
+    batch_size: int = Field(default=32, ge=1)
+    optimizer: Literal["sgd", "adam"] = "adam"
+    lr: float = Field(default=0.001, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    participation: float = Field(default=1.0, gt=0, le=1)
+    evaluation: Literal["auto", "local", "global"] = "auto"
+    max_seconds: float | None = Field(default=None, gt=0)
+    max_gradients: float | None = Field(default=None, gt=0)
+
+    @field_validator("partition")
+    @classmethod
+    def _one_spelling(cls, value: str) -> str:
+        return partition.text(partition.parse(value))
+
+    @field_validator("methods")
+    @classmethod
+    def _reference_first(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """CF and gains compare with Standalone, so it is always part of a run."""
+        named = [methods.canonical(one) for one in value]
+        return tuple(dict.fromkeys([REFERENCE, *named]))
+
+    @field_validator("seeds")
+    @classmethod
+    def _distinct(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if not value or min(value) < 0:
+            raise ValueError("expected one or more seeds of 0 or above")
+        return tuple(dict.fromkeys(value))
+
+    @property
+    def title(self) -> str:
+        size = f"{self.clients} clients, {self.rounds} rounds"
+        return f"{self.dataset}, {self.partition}, {size}, preset {self.preset}"
+
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe(self.epochs, self.batch_size, self.lr, self.optimizer, self.weight_decay)
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(self.max_seconds or math.inf, self.max_gradients or math.inf)
+
+    def method(self, name: str) -> Method:
+        """The method of that name; under `released`, FedAKD takes its steps in the published order."""
+        method = methods.parse(name)
+        if self.preset == "released" and isinstance(method, FedAKD):
+            return replace(method, order="released")
+        return method
+
+    def rounds_of(self, name: str) -> int:
+        """The published code gives FedAKD 30 rounds where the others get 20."""
+        more = self.preset == "released" and name.startswith("fedakd")
+        return round(self.rounds * 1.5) if more else self.rounds
+
+    def leaks(self, name: str) -> bool:
+        return self.preset == "released" and name.startswith(LEAKING)
+
+    def cell(self, name: str, seed: int) -> dict[str, Any]:
+        """Everything that determines the numbers of one method and seed."""
+        shared = self.model_dump(exclude={"methods", "seeds", "rounds"})
+        fields = {"type": type(self.method(name)).__name__, **asdict(self.method(name))}  # type: ignore[call-overload]
+        return {**shared, "method": fields, "rounds": self.rounds_of(name), "seed": seed, "results": RESULTS}
+
+
+def resolve(preset: str = "tuned", **choices: Any) -> Plan:
+    """A plan from a preset and what the user says; None means that the preset decides."""
+    if preset not in get_args(Preset):
+        raise PlanError(unknown("preset", preset, get_args(Preset)))
+    said = {key: value for key, value in choices.items() if value is not None}
+    try:
+        return Plan(**{"preset": preset, **defaults(preset, said.get("dataset", "digits")), **said})
+    except ValidationError as error:
+        raise PlanError(explained(error)) from error
+
+
+def defaults(preset: str, dataset: str) -> dict[str, Any]:
+    if preset == "tuned":
+        return {}
+    lr = PAPER_LR.get(dataset, OTHER_LR if preset == "paper" else 0.001)
+    return {"fraction": 0.5, "optimizer": "sgd" if preset == "paper" else "adam", "lr": lr}
+
+
+def explained(error: ValidationError) -> str:
+    """One line for each wrong field: its name, what is allowed, what came."""
+    return "; ".join(
+        f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}, got {one['input']!r}"
+        for one in error.errors()
+    )
+
+
+def fingerprint(cell: dict[str, Any]) -> str:
+    """A short name for a cell's fields, equal for equal fields on every machine."""
+    return hashlib.sha256(json.dumps(cell, sort_keys=True).encode()).hexdigest()[:16]

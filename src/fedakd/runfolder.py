@@ -1,0 +1,226 @@
+"""A run on disk: its plan, and for each cell the rounds so far and checkpoints to go on from.
+
+plan.json                           what is to be done, resolved, and with which versions
+audit-seed0.json                    what each federation is made of
+cells/fedakd-seed0/rounds.jsonl     one line a round: scores, contributions, bytes, failures
+cells/fedakd-seed0/timings.jsonl    seconds of each round, apart because they never repeat
+cells/fedakd-seed0/checkpoints/     round-00007/: server, clients, and a manifest with their checksums
+summary.json, summary.md            written when all cells are done
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedakd import wire
+from fedakd.engine.base import Engine
+from fedakd.errors import FedakdError, PlanError
+from fedakd.plan import Plan, resolve
+from fedakd.rounds import Round, Start
+from fedakd.trees import Tree
+
+KEPT = 2  # checkpoints of a cell
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    path: Path
+
+    @staticmethod
+    def create(path: Path, plan: Plan, versions: dict[str, str]) -> RunFolder:
+        if (path / "plan.json").exists():
+            raise PlanError(
+                f"{path} already holds a run; continue it with --resume {path}, or choose another --out"
+            )
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(path / "plan.json", {"plan": plan.model_dump(), "versions": versions})
+        return RunFolder(path)
+
+    @staticmethod
+    def open(path: Path) -> tuple[RunFolder, Plan]:
+        try:
+            stored = json.loads((path / "plan.json").read_text())["plan"]
+        except FileNotFoundError:
+            raise PlanError(
+                f"{path} holds no run: expected a plan.json in it, as `fedakd run` writes it"
+            ) from None
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise PlanError(f"{path / 'plan.json'} is damaged: {error}") from error
+        return RunFolder(path), resolve(**stored)
+
+    def discard_if_unused(self) -> None:
+        """Takes away what a plan wrote that failed before its first cell began, and nothing else."""
+        if (self.path / "cells").exists():
+            return
+        for own in (self.path / "plan.json", self.path / "lock", *self.path.glob("audit-seed*.json")):
+            own.unlink(missing_ok=True)
+        if not any(self.path.iterdir()):
+            self.path.rmdir()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """For one process at a time; the lock ends with its process, however that ends."""
+        import fcntl
+
+        with (self.path / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise PlanError(f"another process is at work in {self.path}; wait for it or end it") from None
+            for spool in self.path.glob("spool-*"):  # left by a process that was killed
+                shutil.rmtree(spool, ignore_errors=True)
+            yield
+
+    @property
+    def spool(self) -> Path:
+        return self.path / f"spool-{os.getpid()}"
+
+    def cell(self, method: str, seed: int, identity: str) -> CellFolder:
+        name = re.sub(r"[^\w.+-]+", "_", method).strip("_")
+        path = self.path / "cells" / f"{name}-seed{seed}"
+        (path / "checkpoints").mkdir(parents=True, exist_ok=True)
+        return CellFolder(path, identity)
+
+
+@dataclass(frozen=True)
+class CellFolder:
+    path: Path
+    identity: str  # of the cell's fields and data; a checkpoint of another identity is refused
+
+    def append(self, record: Round) -> None:
+        """The round's lines, on disk before this returns."""
+        fields = asdict(record)
+        _append(self.path / "timings.jsonl", {"round": record.number, "seconds": fields.pop("seconds")})
+        _append(self.path / "rounds.jsonl", fields)
+
+    def checkpoint(self, number: int, state: Tree, engine: Engine) -> None:
+        """A folder that is there whole or not at all; all but the last two are removed."""
+        folder = self.path / "checkpoints" / f"round-{number:05d}"
+        partial = folder.with_suffix(".tmp")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        wire.save(partial / "server.safetensors", state)
+        engine.save(partial)
+        files = {path.name: digest(path) for path in sorted(partial.iterdir())}
+        write_json(partial / "manifest.json", {"round": number, "identity": self.identity, "files": files})
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+        for old in self.checkpoints()[KEPT:]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def checkpoints(self) -> list[Path]:
+        """Newest first."""
+        return sorted((self.path / "checkpoints").glob("round-?????"), reverse=True)
+
+    def latest(self, engine: Engine) -> tuple[Start | None, list[str]]:
+        """The last good checkpoint, loaded, and why newer ones were refused."""
+        refused: list[str] = []
+        for folder in self.checkpoints():
+            try:
+                return self._load(folder, engine), refused
+            except (FedakdError, OSError) as error:
+                refused.append(f"checkpoint {folder.relative_to(self.path.parent)} refused: {error}")
+        return None, refused
+
+    def _load(self, folder: Path, engine: Engine) -> Start:
+        number = self._verified(folder)
+        rounds = self.rounds()[:number]
+        if len(rounds) < number:
+            raise PlanError(f"rounds.jsonl has only {len(rounds)} of its {number} rounds")
+        state = wire.load(folder / "server.safetensors")
+        engine.load(folder)
+        return Start(state, rounds)
+
+    def _verified(self, folder: Path) -> int:
+        """The round of a checkpoint whose every file is as it was written, for this very cell."""
+        try:
+            manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+            number, identity, files = manifest["round"], manifest["identity"], manifest["files"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise PlanError(f"manifest.json cannot be read ({error})") from error
+        if identity != self.identity:
+            raise PlanError(f"it was made for plan {identity}, this is plan {self.identity}")
+        for name, expected in files.items():
+            if not (folder / name).exists():
+                raise PlanError(f"{name} is missing")
+            if (found := digest(folder / name)) != expected:
+                raise PlanError(f"{name} is damaged: expected {_told(expected)}, found {_told(found)}")
+        return int(number)
+
+    def rounds(self) -> list[Round]:
+        """The rounds on disk, up to the first gap or broken line."""
+        seconds = {line["round"]: line["seconds"] for line in _lines(self.path / "timings.jsonl")}
+        found: list[Round] = []
+        for line in _lines(self.path / "rounds.jsonl"):
+            if line["number"] != len(found) + 1:
+                break
+            found.append(_round(line, seconds.get(line["number"], 0.0)))
+        return found
+
+    def rewind(self, number: int) -> None:
+        """Forget everything after this round."""
+        for name, key in (("rounds.jsonl", "number"), ("timings.jsonl", "round")):
+            lines = [line for line in _lines(self.path / name) if line[key] <= number]
+            wire.write(self.path / name, "".join(json.dumps(line) + "\n" for line in lines).encode())
+        for folder in self.checkpoints():
+            if folder.name > f"round-{number:05d}":
+                shutil.rmtree(folder)
+
+    def finish(self, stopped: str | None, notices: list[str]) -> None:
+        """Marks the cell as complete."""
+        done = {"identity": self.identity, "stopped": stopped, "notices": notices}
+        write_json(self.path / "done.json", done)
+
+    def finished(self) -> dict[str, Any] | None:
+        """What `finish` wrote, if it was for this very cell."""
+        path = self.path / "done.json"
+        if not path.exists():
+            return None
+        done: dict[str, Any] = json.loads(path.read_text())
+        return done if done["identity"] == self.identity else None
+
+
+def write_json(path: Path, value: Any) -> None:
+    wire.write(path, (json.dumps(value, indent=1) + "\n").encode())
+
+
+def digest(path: Path) -> dict[str, Any]:
+    data = path.read_bytes()
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _told(found: dict[str, Any]) -> str:
+    return f"{found['bytes']} bytes with checksum {found['sha256'][:8]}"
+
+
+def _append(path: Path, line: dict[str, Any]) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The lines up to the first broken one: a process that was killed may have left half of it."""
+    found: list[dict[str, Any]] = []
+    for line in path.read_text().split("\n")[:-1] if path.exists() else []:
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return found
+
+
+def _round(line: dict[str, Any], seconds: float) -> Round:
+    scores = {m: {int(k): v for k, v in values.items()} for m, values in line["scores"].items()}
+    failures = {int(k): why for k, why in line["failures"].items()}
+    return Round(**{**line, "scores": scores, "failures": failures, "seconds": seconds})

@@ -1,0 +1,64 @@
+"""A federation on one machine: from rows and a method to a result in one call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from fedakd.engine.base import Engine, Progress, Rows, Spec
+from fedakd.engine.processes import Processes, Workers
+from fedakd.engine.serial import Serial
+from fedakd.federation import Federation
+from fedakd.method import ClientInfo, Method, Server
+from fedakd.rounds import Budget, Result, Round, run
+from fedakd.training import Recipe, Task
+from fedakd.trees import Tree
+
+
+def simulate(
+    method: Method,
+    federation: Federation,
+    task: Task,
+    recipe: Recipe,
+    *,
+    rounds: int,
+    seed: int = 0,
+    workers: int | None = None,
+    participation: float = 1.0,
+    budget: Budget | None = None,
+    on_round: Callable[[Round, Tree], None] | None = None,
+) -> Result:
+    """Runs the method on the federation; `workers` as in `engine_for`, results do not depend on it."""
+    engine = engine_for(spec_of(method, federation, task, recipe, seed), workers)
+    options: dict[str, Any] = {"participation": participation, "budget": budget, "on_round": on_round}
+    try:
+        return run(method, engine, server_of(federation, task, recipe), rounds=rounds, seed=seed, **options)
+    finally:
+        engine.close()
+
+
+def engine_for(spec: Spec, workers: int | Workers | None = None, progress: Progress | None = None) -> Engine:
+    """0: this process alone; a number: that many worker processes; None: one for each core."""
+    workers = cores() if workers is None else workers
+    return Serial(spec, progress) if workers == 0 else Processes(spec, workers, progress)
+
+
+def spec_of(method: Method, federation: Federation, task: Task, recipe: Recipe, seed: int) -> Spec:
+    examples = federation.dataset.examples
+    clients = tuple(
+        Rows(k, examples(rows), examples(federation.test_rows(k))) for k, rows in enumerate(federation.train)
+    )
+    return Spec(method, task, recipe, seed, clients)
+
+
+def server_of(federation: Federation, task: Task, recipe: Recipe) -> Server:
+    infos = [ClientInfo(k, len(rows)) for k, rows in enumerate(federation.train)]
+    validation = federation.dataset.examples(federation.validation) if len(federation.validation) else None
+    return Server(task, recipe, clients=infos, validation=validation)
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, available)

@@ -1,0 +1,182 @@
+"""What came of a run: one row for each method and view, over all seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedakd.experiment import Cell
+from fedakd.fairness import Fairness, Spread, assess, over_seeds
+from fedakd.plan import REFERENCE, Plan
+from fedakd.verdict import verdict
+
+NAMES = {"standalone": "Standalone", "fedavg": "FedAvg", "fedakd": "FedAKD"}
+ACCURACY = ("method", "average", "max", "min", "gain", "worse off")
+FAIRNESS = ("method", "CF", "95 % interval", "Spearman", "Jain", "Gini", "passes")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method seen through one of its models."""
+
+    method: str
+    view: str
+    judged: bool  # the view the method is judged by
+    per_seed: list[Fairness]
+    rounds: list[int]
+    gradients: list[int]  # sample-gradients of the whole run, one a seed
+    train_rows: list[int]
+    bytes_up: list[int]
+    bytes_down: list[int]
+    failures: list[str]
+    stopped: list[str]
+
+    @property
+    def label(self) -> str:
+        name = next(
+            (shown + self.method[len(n) :] for n, shown in NAMES.items() if self.method.startswith(n)),
+            self.method,
+        )
+        return name if self.method == REFERENCE else f"{name} ({self.view})"
+
+    @property
+    def passes(self) -> float:
+        """How often the run went over the training rows, computing gradients, on average over seeds."""
+        return sum(self.gradients) / max(sum(self.train_rows), 1)
+
+    @property
+    def spread(self) -> dict[str, Spread]:
+        return over_seeds(self.per_seed)
+
+    @property
+    def verdict(self) -> str:
+        return verdict(self.label, self.per_seed)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "view": self.view,
+            "judged": self.judged,
+            "label": self.label,
+            "verdict": self.verdict,
+            "over_seeds": {name: one.to_dict() for name, one in self.spread.items()},
+            "per_seed": [one.to_dict() for one in self.per_seed],
+            "rounds": self.rounds,
+            "gradients": self.gradients,
+            "passes": self.passes,
+            "bytes_up": self.bytes_up,
+            "bytes_down": self.bytes_down,
+            "failures": self.failures,
+            "stopped": self.stopped,
+        }
+
+
+def rows_of(cells: Sequence[Cell]) -> list[Row]:
+    """The rows of a table, in the order of the methods, each with all its views."""
+    by_method: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_method.setdefault(cell.method, []).append(cell)
+    reference = {cell.seed: accuracies(cell, "personal") for cell in by_method[REFERENCE]}
+    return [
+        row_of(own, view, position == 0, reference)
+        for own in by_method.values()
+        for position, view in enumerate(views_of(own[0]))
+    ]
+
+
+def row_of(cells: list[Cell], view: str, judged: bool, reference: dict[int, list[float]]) -> Row:
+    return Row(
+        method=cells[0].method,
+        view=view,
+        judged=judged,
+        per_seed=[
+            assess(reference[c.seed], accuracies(c, view), c.distinct_test_rows, seed=c.seed) for c in cells
+        ],
+        rounds=[len(cell.rounds) for cell in cells],
+        gradients=[sum(r.gradients for r in cell.rounds) for cell in cells],
+        train_rows=[cell.train_rows for cell in cells],
+        bytes_up=[sum(r.bytes_up for r in cell.rounds) for cell in cells],
+        bytes_down=[sum(r.bytes_down for r in cell.rounds) for cell in cells],
+        failures=[f"seed {c.seed}: {why}" for c in cells for r in c.rounds for why in r.failures.values()],
+        stopped=[f"seed {c.seed}: {c.stopped}" for c in cells if c.stopped],
+    )
+
+
+def views_of(cell: Cell) -> list[str]:
+    return [
+        measure.removesuffix("/accuracy")
+        for measure in cell.rounds[-1].scores
+        if measure.endswith("/accuracy")
+    ]
+
+
+def accuracies(cell: Cell, view: str) -> list[float]:
+    """Each client's accuracy after the last round; nan for a client that gave none."""
+    scores = cell.rounds[-1].scores[f"{view}/accuracy"]
+    return [scores.get(client, math.nan) for client in range(len(cell.distinct_test_rows))]
+
+
+def to_dict(plan: Plan, rows: Sequence[Row], warnings: Sequence[str]) -> dict[str, Any]:
+    return {"plan": plan.model_dump(), "warnings": list(warnings), "rows": [row.to_dict() for row in rows]}
+
+
+def accuracy_line(row: Row) -> list[str]:
+    """Accuracies and gains in percentage points, as text."""
+    spread = row.spread
+    levels = [points(spread[name]) for name in ("average", "maximum", "minimum")]
+    if row.method == REFERENCE:
+        return [row.label, *levels, "", ""]
+    worse, clients = sum(one.worse_off or 0 for one in row.per_seed), sum(one.clients for one in row.per_seed)
+    return [row.label, *levels, points(spread["mean_gain"], sign=True), f"{worse} of {clients}"]
+
+
+def fairness_line(row: Row) -> list[str]:
+    """Means over seeds, as text."""
+    passes = plain(row.passes, 1)
+    if row.method == REFERENCE:
+        return [row.label, *[""] * 5, passes]
+    cf, low, high, rank, jain, gini = (
+        row.spread[name].mean for name in ("cf", "cf_low", "cf_high", "spearman", "jain", "gini")
+    )
+    interval = "undefined" if math.isnan(low) else f"{low:.0f} to {high:.0f}"
+    return [row.label, plain(cf, 1), interval, plain(rank, 2), plain(jain, 2), plain(gini, 2), passes]
+
+
+def points(spread: Spread, sign: bool = False) -> str:
+    """A fraction as percentage points, with its standard deviation over seeds."""
+    shown = f"{100 * spread.mean:{'+' if sign else ''}.1f}"
+    return shown if math.isnan(spread.std) else f"{shown} ± {100 * spread.std:.1f}"
+
+
+def plain(value: float, digits: int) -> str:
+    return "undefined" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def markdown(plan: Plan, rows: Sequence[Row], warnings: Sequence[str]) -> str:
+    troubles = [
+        f"- {row.label}: {text}" for row in rows if row.judged for text in (*row.failures, *row.stopped)
+    ]
+    parts = [
+        f"# {plan.title}",
+        "\n".join(f"**{warning}**" for warning in warnings),
+        markdown_table(ACCURACY, [accuracy_line(row) for row in rows]),
+        markdown_table(FAIRNESS, [fairness_line(row) for row in rows]),
+        NOTE,
+        "\n".join(f"- {row.verdict}" for row in rows),
+        "\n".join(["## What went wrong", "", *troubles]) if troubles else "",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = (headers, ["---"] * len(headers), *rows)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+NOTE = (
+    "Accuracies and gains in percentage points, mean ± standard deviation over seeds. CF is 100 times the "
+    "Pearson correlation with Standalone, so it is read together with the gains. "
+    "Passes: gradients computed per training row."
+)

@@ -1,0 +1,191 @@
+"""The command line as a person meets it: real processes, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from test_runfolder import numbers
+
+FEDAKD = [sys.executable, "-c", "from fedakd.cli import main; main()"]
+SMALL = ["--clients", "3", "--rounds", "3", "--fraction", "0.3", "--model", "linear", "--method", "fedakd"]
+
+
+def fedakd(*words: str, check: bool = True, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "100"}
+    done = subprocess.run(
+        [*FEDAKD, *words], capture_output=True, text=True, cwd=cwd, env=environment, check=False
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def started(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([*FEDAKD, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_rounds(path: Path, count: int, process: subprocess.Popen[str]) -> None:
+    """Until that many rounds of all cells are on disk, or the process has ended."""
+    while process.poll() is None:
+        written = sum(file.read_text().count("\n") for file in path.glob("cells/*/rounds.jsonl"))
+        if written >= count:
+            return
+        time.sleep(0.005)
+
+
+def test_help_teaches_and_loads_nothing_heavy():
+    heavy = ("torch", "numpy", "scipy", "sklearn", "pydantic", "matplotlib")
+    script = f"import sys; from fedakd.cli import app; print([m for m in {heavy} if m in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert loaded.strip() == "[]"
+    text = fedakd("--help").stdout
+    assert all(command in text for command in ("demo", "run", "methods", "partitions", "datasets", "data"))
+    assert "--resume" in fedakd("run", "--help").stdout
+    assert fedakd("--version").stdout.startswith("fedakd ")
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        (
+            "methods",
+            {"standalone", "fedavg", "fedakd", "fedakd-all-data", "fedakd-single-dist", "fedakd-correct-agg"},
+        ),
+        ("partitions", {"iid", "pow", "bcs", "ics", "cla", "dir", "group"}),
+        ("datasets", {"digits", "fashion-mnist", "cifar10"}),
+    ],
+)
+def test_lists_have_one_entry_each(command, names):
+    listed = json.loads(fedakd(command, "--json").stdout)
+    assert {entry["name"] for entry in listed} == names
+    assert all(entry["summary"] for entry in listed)
+    shown = fedakd(command).stdout
+    assert all(name in shown for name in names)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--method", "fedavk"], "did you mean 'fedavg' or 'fedakd'?"),
+        (["--dataset", "digit"], "unknown dataset 'digit'; did you mean 'digits'?"),
+        (["--partition", "isc(5)"], "unknown partition 'isc'; did you mean 'ics'?"),
+        (["--preset", "papier"], "unknown preset 'papier'; did you mean 'paper'?"),
+        (["--model", "cnn9"], "unknown model 'cnn9'"),
+        (["--clients", "5000"], "5000"),
+        (["--rounds", "0"], "rounds: Input should be greater than or equal to 1, got 0"),
+    ],
+)
+def test_bad_input_is_an_error_without_traceback(words, message, tmp_path):
+    done = fedakd("run", "--workers", "0", *words, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: ")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def test_a_run_writes_its_folder_and_prints_table_and_verdicts(tmp_path):
+    done = fedakd("run", *SMALL, "--seed", "0", "--seed", "1", "--out", str(tmp_path / "run"))
+    found = {path.name for path in (tmp_path / "run").iterdir()}
+    assert found >= {
+        "plan.json",
+        "audit-seed0.json",
+        "audit-seed1.json",
+        "cells",
+        "summary.json",
+        "summary.md",
+    }
+    assert "0 rows shared between pools" in done.stderr
+    assert "round 3/3" in done.stderr
+    assert "FedAKD (personal)" in done.stdout
+    assert "FedAKD (global)" in done.stdout
+    assert "Standalone: the reference" in done.stdout
+    cells = sorted(path.name for path in (tmp_path / "run/cells").iterdir())
+    assert cells == ["fedakd-seed0", "fedakd-seed1", "standalone-seed0", "standalone-seed1"]
+
+
+def test_json_is_all_that_goes_to_standard_output(tmp_path):
+    done = fedakd("run", *SMALL, "--json", "--quiet", "--workers", "0", "--out", str(tmp_path / "run"))
+    assert done.stderr == ""
+    told = json.loads(done.stdout)
+    assert told == json.loads((tmp_path / "run/summary.json").read_text())
+    assert [row["label"] for row in told["rows"]] == ["Standalone", "FedAKD (personal)", "FedAKD (global)"]
+
+
+def test_an_existing_run_is_refused_and_stays(tmp_path):
+    fedakd("run", *SMALL, "--workers", "0", "--out", str(tmp_path / "run"))
+    before = numbers(tmp_path / "run")
+    done = fedakd("run", *SMALL, "--out", str(tmp_path / "run"), check=False)
+    assert done.returncode == 2
+    assert "--resume" in done.stderr
+    assert numbers(tmp_path / "run") == before
+
+
+def test_resume_takes_no_other_plan(tmp_path):
+    done = fedakd("run", "--resume", str(tmp_path), "--rounds", "5", check=False)
+    assert done.returncode == 2
+    assert "leave out --rounds" in done.stderr
+
+
+def test_resume_after_kill_9_at_every_round_is_bit_identical(tmp_path):
+    """One run killed as soon as each of its rounds is on disk, resumed each time, against one left alone."""
+    words = [*SMALL, "--workers", "1"]
+    fedakd("run", *words, "--out", str(tmp_path / "whole"))
+    path = tmp_path / "killed"
+    command = ["run", *words, "--out", str(path)]
+    kills = 0
+    for rounds in range(1, 7):  # three of Standalone, three of FedAKD
+        process = started(*command)
+        wait_for_rounds(path, rounds, process)
+        if process.poll() is None:
+            process.kill()
+            kills += 1
+        process.communicate()
+        command = ["run", "--resume", str(path), "--workers", "1"]
+    fedakd(*command)
+    assert kills >= 5
+    assert numbers(path) == numbers(tmp_path / "whole")
+    for name in ("summary.json", "summary.md"):
+        assert (path / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert not list(path.glob("spool-*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_cleanly_and_says_how_to_resume(number, tmp_path):
+    path = tmp_path / "run"
+    process = started("run", *SMALL, "--rounds", "500", "--workers", "1", "--out", str(path))
+    wait_for_rounds(path, 2, process)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"continue with: fedakd run --resume {path}" in said
+    assert "Traceback" not in said
+    assert not list(path.glob("spool-*"))
+
+
+def test_a_killed_parent_leaves_no_worker_behind(tmp_path):
+    path = tmp_path / "run"
+    process = started("run", *SMALL, "--rounds", "500", "--workers", "2", "--out", str(path))
+    wait_for_rounds(path, 1, process)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) >= 2
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 20
+    while any(alive(int(child)) for child in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(alive(int(child)) for child in children)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,123 @@
+"""From a plan to numbers, in process."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedakd import summary
+from fedakd.data import load
+from fedakd.errors import PlanError
+from fedakd.experiment import carry_out, contents, federation_of
+from fedakd.plan import resolve
+from test_runfolder import Silent, fresh, numbers, small
+
+
+def run_of(path, **choices):
+    plan = small(**choices)
+    return carry_out(plan, fresh(path, plan), Silent(), workers=0), plan
+
+
+def test_resuming_with_other_workers_changes_nothing(tmp_path):
+    plan = small(model="cnn", rounds=2, methods=("fedakd", "fedavg"))
+    for workers in (0, 1, 2):
+        carry_out(plan, fresh(tmp_path / str(workers), plan), Silent(), workers=workers)
+    rounds = [
+        {
+            name: data
+            for name, data in numbers(tmp_path / str(w)).items()
+            if name.endswith(("jsonl", "server.safetensors"))
+        }
+        for w in (0, 1, 2)
+    ]
+    assert rounds[0] == rounds[1] == rounds[2]
+    assert not list((tmp_path / "2").glob("spool-*"))
+
+
+def test_the_audit_is_stored_and_clean(tmp_path):
+    run_of(tmp_path / "run")
+    audit = json.loads((tmp_path / "run/audit-seed0.json").read_text())
+    assert set(audit["shared"].values()) == {0}
+    assert audit["partition"] == "ics(2)"
+
+
+def test_released_leaks_only_where_the_published_code_does(tmp_path):
+    plan = resolve(
+        "released", clients=3, rounds=2, model="linear", methods=("fedavg", "fedakd"), partition="ics(5)"
+    )
+    cells = carry_out(plan, fresh(tmp_path / "run", plan), Silent(), workers=0)
+    assert [(cell.method, len(cell.rounds)) for cell in cells] == [
+        ("standalone", 2),
+        ("fedavg", 2),
+        ("fedakd", 3),
+    ]
+    honest = json.loads((tmp_path / "run/audit-seed0.json").read_text())
+    leaky = json.loads((tmp_path / "run/audit-seed0-leaky.json").read_text())
+    assert honest["shared"]["train/test"] == 0
+    assert leaky["shared"]["train/test"] == leaky["pools"]["test"]["distinct"]
+    dataset = load("digits")
+    parts = [federation_of(plan, dataset, 0, leak) for leak in (False, True)]
+    assert all(np.array_equal(a, b) for a, b in zip(parts[0].test, parts[1].test, strict=True))
+
+
+def test_released_has_no_label_shift():
+    with pytest.raises(
+        PlanError, match="preset released has only pow, bcs, ics; no code was published for cla"
+    ):
+        federation_of(resolve("released", partition="cla"), load("digits"), 0, leak=False)
+
+
+def test_evaluation_can_be_chosen():
+    dataset = load("digits")
+    assert federation_of(resolve(partition="cla"), dataset, 0, False).evaluation == "global"
+    assert (
+        federation_of(resolve(partition="cla", evaluation="local"), dataset, 0, False).evaluation == "local"
+    )
+
+
+def test_contents_change_with_rows_and_data():
+    dataset = load("digits")
+    first, second = (federation_of(resolve(), dataset, seed, False) for seed in (0, 1))
+    assert contents(first) == contents(federation_of(resolve(), dataset, 0, False))
+    assert contents(first) != contents(second)
+
+
+def test_the_summary_has_every_view_and_the_reference(tmp_path):
+    cells, plan = run_of(tmp_path / "run", methods=("fedavg", "fedakd"), seeds=(0, 1))
+    rows = summary.rows_of(cells)
+    assert [row.label for row in rows] == [
+        "Standalone",
+        "FedAvg (global)",
+        "FedAKD (personal)",
+        "FedAKD (global)",
+    ]
+    assert [row.judged for row in rows] == [True, True, True, False]
+    reference = rows[0].per_seed
+    assert all(one.cf == 100.0 and one.mean_gain == 0 for one in reference)
+    by_hand = np.mean(list(cells[0].rounds[-1].scores["personal/accuracy"].values()))
+    assert reference[0].average == pytest.approx(by_hand)
+    text = summary.markdown(plan, rows, ["a warning"])
+    assert "**a warning**" in text
+    assert all(row.verdict in text for row in rows)
+    assert json.dumps(summary.to_dict(plan, rows, []), allow_nan=False)
+
+
+def test_failures_and_budgets_are_told_in_the_summary(tmp_path):
+    cells, plan = run_of(tmp_path / "run", methods=("fedavg",), max_gradients=500)
+    broken = replace(cells[1].rounds[-1], failures={2: "round 2, client 2, step 7: the loss is nan"})
+    cells[1] = replace(cells[1], rounds=[cells[1].rounds[0], broken])
+    rows = summary.rows_of(cells)
+    text = summary.markdown(plan, rows, [])
+    assert rows[1].failures == ["seed 0: round 2, client 2, step 7: the loss is nan"]
+    assert "budget of 500 sample-gradients was used up" in rows[1].stopped[0]
+    assert "## What went wrong" in text
+    assert rows[1].failures[0] in text
+    assert rows[1].stopped[0] in text
+
+
+def test_a_linear_model_counts_its_passes(tmp_path):
+    cells, _ = run_of(tmp_path / "run", methods=("fedavg",))
+    assert [row.passes for row in summary.rows_of(cells)] == [3.0, 3.0]

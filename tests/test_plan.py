@@ -1,0 +1,85 @@
+"""Plans: every choice made, every wrong choice named."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedakd.errors import FedakdError, PartitionError, PlanError
+from fedakd.methods.fedakd import FedAKD
+from fedakd.plan import fingerprint, resolve
+from fedakd.training import Recipe
+
+
+@pytest.mark.parametrize(
+    ("preset", "dataset", "recipe", "fraction"),
+    [
+        ("tuned", "fashion-mnist", Recipe(1, 32, 0.001, "adam"), 1.0),
+        ("paper", "fashion-mnist", Recipe(1, 32, 0.001, "sgd"), 0.5),
+        ("paper", "cifar10", Recipe(1, 32, 0.005, "sgd"), 0.5),
+        ("released", "cifar10", Recipe(1, 32, 0.005, "adam"), 0.5),
+    ],
+)
+def test_presets(preset, dataset, recipe, fraction):
+    plan = resolve(preset, dataset=dataset)
+    assert (plan.recipe, plan.fraction, plan.rounds) == (recipe, fraction, 20)
+
+
+def test_what_the_user_says_goes_before_the_preset():
+    plan = resolve("paper", lr=0.3, fraction=0.25, rounds=None)
+    assert (plan.lr, plan.fraction, plan.optimizer, plan.rounds) == (0.3, 0.25, "sgd", 20)
+
+
+def test_standalone_is_always_there_and_first():
+    assert resolve(methods=("fedakd", "fedavg", "fedakd")).methods == ("standalone", "fedakd", "fedavg")
+
+
+def test_one_spelling_for_each_thing():
+    plan = resolve(partition="ICS( 5.0 )", methods=("FedAKD(select=all)",))
+    assert plan.partition == "ics(5)"
+    assert plan.methods == ("standalone", "fedakd-all-data")
+
+
+def test_released_gives_fedakd_its_order_and_half_as_many_rounds_again():
+    plan = resolve("released")
+    assert plan.method("fedakd") == FedAKD(order="released")
+    assert (plan.rounds_of("fedakd"), plan.rounds_of("fedavg")) == (30, 20)
+    assert plan.leaks("fedakd")
+    assert not plan.leaks("fedavg")
+    assert not resolve("paper").leaks("fedakd")
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"methods": ("fedavgg",)}, "unknown method 'fedavgg'; did you mean 'fedavg'"),
+        ({"methods": ("fedakd(alpa=1)",)}, "unknown field of fedakd 'alpa'; did you mean 'alpha'"),
+        ({"partition": "isc(5)"}, "unknown partition 'isc'; did you mean 'ics'"),
+        ({"rounds": 0}, "rounds: Input should be greater than or equal to 1, got 0"),
+        ({"clients": -1}, "clients: .* got -1"),
+        ({"fraction": 1.5}, "fraction: .* less than or equal to 1, got 1.5"),
+        ({"optimizer": "adamw"}, "optimizer: .*'sgd' or 'adam', got 'adamw'"),
+        ({"seeds": (-1,)}, "seeds: expected one or more seeds of 0 or above"),
+        ({"surprise": 1}, "surprise: Extra inputs are not permitted"),
+    ],
+)
+def test_wrong_choices_are_named(choices, message):
+    with pytest.raises((PlanError, PartitionError), match=message):
+        resolve(**choices)
+
+
+def test_an_unknown_preset_lists_the_known_ones():
+    with pytest.raises(FedakdError, match="unknown preset 'papper'; did you mean 'paper'"):
+        resolve("papper")
+
+
+def test_a_plan_can_be_stored_and_read():
+    plan = resolve("paper", methods=("fedakd(alpha=0.5)",), seeds=(3, 1), max_seconds=9.5)
+    assert resolve(**plan.model_dump(mode="json")) == plan
+
+
+def test_cells_differ_where_numbers_could():
+    plan = resolve()
+    cells = {fingerprint(plan.cell(m, s)) for m in ("fedakd", "fedavg") for s in (0, 1)}
+    assert len(cells) == 4
+    assert fingerprint(resolve(lr=0.1).cell("fedavg", 0)) not in cells
+    assert fingerprint(resolve(methods=("fedavg",), seeds=(0, 9)).cell("fedavg", 0)) in cells
