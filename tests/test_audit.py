@@ -104,8 +104,8 @@ def test_shifts_widen_the_table() -> None:
     headers, rows = table(audit(federation(shifts=(SHIFT, SHIFT))))
     assert all(len(row) == len(headers) for row in rows)
     shown = dict(zip(headers[6:], rows[0][6:], strict=True))
-    assert (shown["asked"], shown["realised"], shown["effective"]) == ("5.00", "4.99", "120")
-    assert (shown["of rows"], shown["Gauss KL"], shown["tried"]) == ("40.0%", "inf", "3")
+    assert (shown["asked"], shown["realised"], shown["eff. n"]) == ("5.00", "4.99", "120")
+    assert (shown["share"], shown["KL(x)"], shown["tried"]) == ("40.0%", "inf", "3")
 
 
 def test_plain_text_is_aligned() -> None:

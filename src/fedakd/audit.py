@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from fedakd.federation import Federation
 
 
+SHIFT = ["asked", "realised", "drawn", "cosine", "eff. n", "share", "KL(y)", "KL(x)", "tried"]
+LEGEND = (
+    "asked, realised, drawn: squared shift of the mean; cosine: with the direction asked for; "
+    "eff. n: effective sample size of the train pool, share: of the client's rows; "
+    "KL(y), KL(x): labels and inputs (Gaussian) against the pool; tried: directions"
+)
+
+
 @dataclass(frozen=True)
 class Count:
     """Rows of a part: how many, how many different ones, how many repeats."""
@@ -111,17 +119,7 @@ def table(found: Audit) -> tuple[list[str], list[list[str]]]:
     ]
     total = ["all", *_counted(found.pools["train"], found.pools["test"]), ""]
     if any(one.shift for one in found.clients):
-        headers += [
-            "asked",
-            "realised",
-            "drawn",
-            "cosine",
-            "effective",
-            "of rows",
-            "label KL",
-            "Gauss KL",
-            "tried",
-        ]
+        headers += SHIFT
         rows = [[*row, *_shift_cells(one.shift)] for row, one in zip(rows, found.clients, strict=True)]
         total += [""] * 9
     return headers, [*rows, total]

@@ -44,6 +44,7 @@ class Cell:
 class Observer(Protocol):
     """Whoever watches a run."""
 
+    def fetching(self, file: str, done: int, total: int | None) -> None: ...
     def federated(self, found: Audit) -> None: ...
     def began(self, method: str, seed: int, rounds: int, done: int, clients: int) -> None: ...
     def progressed(self, stage: str, client: int) -> None: ...
@@ -62,7 +63,7 @@ def carry_out(
 ) -> list[Cell]:
     """Every cell of the plan that is not done yet; what is done is read from the folder."""
     with folder.locked():
-        dataset = load(plan.dataset, data_dir)
+        dataset = load(plan.dataset, data_dir, progress=observer.fetching)
         cells = Cells(
             plan, folder, dataset, Task(factory(plan.model, dataset.shape, dataset.classes)), observer
         )

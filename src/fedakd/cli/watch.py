@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from fedakd.audit import Audit, table, verdict
+from fedakd.audit import LEGEND, Audit, table, verdict
 from fedakd.cli.catalogue import grid
 from fedakd.experiment import Cell
 from fedakd.rounds import Round
@@ -38,7 +38,8 @@ class Watch:
             disable=quiet or not console.is_terminal,
         )
         self.task: TaskID | None = None
-        self.number = self.clients = self.rounds = self.round = self.finished = 0
+        self.number = self.clients = self.rounds = self.round = self.finished = self.first = 0
+        self.downloads: dict[str, TaskID] = {}
         self.label = ""
         self.began_at = 0.0
 
@@ -49,6 +50,14 @@ class Watch:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.bar.stop()
 
+    def fetching(self, file: str, done: int, total: int | None) -> None:
+        if file not in self.downloads:
+            if not self.quiet:
+                self.console.print(f"downloading {escape(file)}")
+            fields: dict[str, Any] = {"round": 0, "rounds": 0, "stage": "", "done": "", "scores": ""}
+            self.downloads[file] = self.bar.add_task(f"downloading {escape(file)}", **fields)
+        self.bar.update(self.downloads[file], completed=done, total=total, visible=done != total)
+
     def federated(self, found: Audit) -> None:
         self.warnings += [warning for warning in found.warnings if warning not in self.warnings]
         if self.quiet:
@@ -58,6 +67,8 @@ class Watch:
         for columns in halves(len(headers)):  # fifteen columns fit on no terminal
             self.console.print(grid(*picked(headers, rows, columns), title))
             title = ""
+        if len(headers) > ROW_COLUMNS:
+            self.console.print(LEGEND, style="dim", highlight=False)
         pools = ", ".join(f"{name} {count.rows}" for name, count in found.pools.items())
         style = "green" if found.clean else "bold red"
         self.console.print(f"rows: {pools}; [{style}]{escape(verdict(found))}[/]")
@@ -66,7 +77,7 @@ class Watch:
 
     def began(self, method: str, seed: int, rounds: int, done: int, clients: int) -> None:
         self.number += 1
-        self.clients, self.rounds, self.round, self.finished = clients, rounds, done, 0
+        self.clients, self.rounds, self.round, self.first, self.finished = clients, rounds, done, done, 0
         self.label = f"[{self.number}/{self.cells}] {method}, seed {seed}"
         self.began_at = time.monotonic()
         fields: dict[str, Any] = {
@@ -103,9 +114,10 @@ class Watch:
             completed = record.number * self.clients * 2
             self.bar.update(self.task, completed=completed, scores=shown, round=record.number)
         if not self.quiet and not self.console.is_terminal:
-            pace = (time.monotonic() - self.began_at) / max(record.number, 1)
+            pace = (time.monotonic() - self.began_at) / (record.number - self.first)
             left = f"about {pace * (self.rounds - record.number):.0f} s left"
-            self.console.print(f"{escape(self.label)}: round {record.number}/{self.rounds}, {shown}, {left}")
+            line = f"{escape(self.label)}: round {record.number}/{self.rounds}, {shown}, {left}"
+            self.console.print(line, soft_wrap=True, highlight=False)
 
     def noticed(self, notice: str) -> None:
         self.notices.append(notice)

@@ -1,0 +1,70 @@
+"""One call from a federation and a method to a result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import fedakd
+from fedakd import trees
+from fedakd.data import load
+from fedakd.federation import Federation, federate
+from fedakd.methods.fedakd import FedAKD
+from fedakd.models import factory
+from fedakd.rounds import Budget
+from fedakd.simulation import cores, server_of, spec_of
+from fedakd.training import Recipe, Task
+
+RECIPE = Recipe(lr=0.01, optimizer="adam")
+
+
+@pytest.fixture(scope="module")
+def federation() -> Federation:
+    return federate(load("digits"), "ics(2)", 4, fraction=0.3, seed=0)
+
+
+def task() -> Task:
+    return Task(factory("linear", (1, 8, 8), 10))
+
+
+def test_simulate_gives_the_same_for_any_workers(federation):
+    results = [
+        fedakd.simulate(FedAKD(), federation, task(), RECIPE, rounds=2, seed=3, workers=workers)
+        for workers in (0, 2)
+    ]
+    assert trees.equal(results[0].state, results[1].state)
+    rounds = [[replace(record, seconds=0) for record in result.rounds] for result in results]
+    assert rounds[0] == rounds[1]
+
+
+def test_simulate_hands_on_its_options(federation):
+    seen = []
+    result = fedakd.simulate(
+        FedAKD(),
+        federation,
+        task(),
+        RECIPE,
+        rounds=9,
+        workers=0,
+        participation=0.5,
+        budget=Budget(gradients=1),
+        on_round=lambda record, state: seen.append(record.number),
+    )
+    assert seen == [1]
+    assert "sample-gradients" in result.stopped
+    assert result.rounds[0].bytes_down == 2 * trees.nbytes({"model": result.state["model"]})
+
+
+def test_clients_get_their_train_rows_and_sites_the_test_rows(federation):
+    spec = spec_of(FedAKD(), federation, task(), RECIPE, 0)
+    for k, rows in enumerate(spec.clients):
+        assert rows.train.y.tolist() == federation.dataset.y[federation.train[k]].tolist()
+        assert rows.test.y.tolist() == federation.dataset.y[federation.test_rows(k)].tolist()
+    server = server_of(federation, task(), RECIPE)
+    assert [info.n for info in server.clients] == [len(rows) for rows in federation.train]
+    assert server.validation.y.tolist() == federation.dataset.y[federation.validation].tolist()
+
+
+def test_there_is_at_least_one_core():
+    assert cores() >= 1
