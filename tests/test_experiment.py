@@ -99,6 +99,11 @@ def test_the_summary_has_every_view_and_the_reference(tmp_path):
     assert all(one.cf == 100.0 and one.mean_gain == 0 for one in reference)
     by_hand = np.mean(list(cells[0].rounds[-1].scores["personal/accuracy"].values()))
     assert reference[0].average == pytest.approx(by_hand)
+    headers, clients = summary.client_table(rows)
+    assert headers == ["client", "alone", *(row.label for row in rows[1:])]
+    both = [rows[1].accuracies[s][2] - rows[0].accuracies[s][2] for s in (0, 1)]
+    spread = f"{100 * np.mean(both):+.1f} ± {100 * np.std(both, ddof=1):.1f}"
+    assert clients[2][2] == spread
     text = summary.markdown(plan, rows, ["a warning"])
     assert "**a warning**" in text
     assert all(row.verdict in text for row in rows)
@@ -116,6 +121,15 @@ def test_failures_and_budgets_are_told_in_the_summary(tmp_path):
     assert "## What went wrong" in text
     assert rows[1].failures[0] in text
     assert rows[1].stopped[0] in text
+
+
+def test_one_seed_shows_each_clients_gain_with_its_interval(tmp_path):
+    cells, _ = run_of(tmp_path / "run", methods=("fedavg",))
+    row = summary.rows_of(cells)[1]
+    _, clients = summary.client_table(summary.rows_of(cells))
+    fair = row.per_seed[0]
+    low, high = 100 * fair.gain_low[1], 100 * fair.gain_high[1]
+    assert clients[1][2] == f"{100 * fair.gains[1]:+.1f} ({low:.1f} to {high:.1f})"
 
 
 def test_a_linear_model_counts_its_passes(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Any
 
 from fedakd.experiment import Cell
@@ -25,6 +26,7 @@ class Row:
     view: str
     judged: bool  # the view the method is judged by
     per_seed: list[Fairness]
+    accuracies: list[list[float]]  # one list a seed, one number a client
     rounds: list[int]
     gradients: list[int]  # sample-gradients of the whole run, one a seed
     train_rows: list[int]
@@ -63,6 +65,7 @@ class Row:
             "verdict": self.verdict,
             "over_seeds": {name: one.to_dict() for name, one in self.spread.items()},
             "per_seed": [one.to_dict() for one in self.per_seed],
+            "accuracies": [[None if math.isnan(one) else one for one in own] for own in self.accuracies],
             "rounds": self.rounds,
             "gradients": self.gradients,
             "passes": self.passes,
@@ -94,6 +97,7 @@ def row_of(cells: list[Cell], view: str, judged: bool, reference: dict[int, list
         per_seed=[
             assess(reference[c.seed], accuracies(c, view), c.distinct_test_rows, seed=c.seed) for c in cells
         ],
+        accuracies=[accuracies(cell, view) for cell in cells],
         rounds=[len(cell.rounds) for cell in cells],
         gradients=[sum(r.gradients for r in cell.rounds) for cell in cells],
         train_rows=[cell.train_rows for cell in cells],
@@ -144,6 +148,26 @@ def fairness_line(row: Row) -> list[str]:
     return [row.label, plain(cf, 1), interval, plain(rank, 2), plain(jain, 2), plain(gini, 2), passes]
 
 
+def client_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """What each client gains by joining, method by method: the answer to "does it pay for us?"."""
+    reference, *others = rows
+    headers = ["client", "alone", *(row.label for row in others)]
+    alone = [fmean(of_client) for of_client in zip(*reference.accuracies, strict=True)]
+    cells = [[gain_of(row.per_seed, k) for row in others] for k in range(len(alone))]
+    return headers, [[str(k), plain(100 * alone[k], 1), *own] for k, own in enumerate(cells)]
+
+
+def gain_of(per_seed: Sequence[Fairness], client: int) -> str:
+    """One seed: the gain with its 95 % interval; several: mean and standard deviation."""
+    gains = [one.gains[client] for one in per_seed]
+    if math.isnan(sum(gains)):
+        return "failed"
+    if len(per_seed) > 1:
+        return points(Spread(fmean(gains), stdev(gains), len(gains)), sign=True)
+    low, high = (100 * end[client] for end in (per_seed[0].gain_low, per_seed[0].gain_high))
+    return f"{100 * gains[0]:+.1f} ({low:.1f} to {high:.1f})"
+
+
 def points(spread: Spread, sign: bool = False) -> str:
     """A fraction as percentage points, with its standard deviation over seeds."""
     shown = f"{100 * spread.mean:{'+' if sign else ''}.1f}"
@@ -164,6 +188,8 @@ def markdown(plan: Plan, rows: Sequence[Row], warnings: Sequence[str]) -> str:
         markdown_table(ACCURACY, [accuracy_line(row) for row in rows]),
         markdown_table(FAIRNESS, [fairness_line(row) for row in rows]),
         NOTE,
+        f"{CLIENTS}:",
+        markdown_table(*client_table(rows)),
         "\n".join(f"- {row.verdict}" for row in rows),
         "\n".join(["## What went wrong", "", *troubles]) if troubles else "",
     ]
@@ -175,6 +201,7 @@ def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+CLIENTS = "Accuracy alone, and what each client gains by joining"
 NOTE = (
     "Accuracies and gains in percentage points, mean ± standard deviation over seeds. CF is 100 times the "
     "Pearson correlation with Standalone, so it is read together with the gains. "

@@ -80,7 +80,14 @@ def grid(headers: Sequence[str], rows: Sequence[Sequence[str]], title: str | Non
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        min_width=min(len(title or ""), 78),
+        box=None,
+        pad_edge=False,
+    )
     for position, header in enumerate(headers):
         numeric = position > 0 and all(numberlike(row[position]) for row in rows)
         justify: Literal["left", "right"] = "right" if numeric else "left"

@@ -202,9 +202,10 @@ def _conclude(plan: Plan, folder: RunFolder, cells: list[Any], warnings: list[st
         sys.stdout.write(json.dumps(summary.to_dict(plan, rows, warnings), indent=2) + "\n")
         return
     console = Console()
-    title = f"{plan.title}, {len(plan.seeds)} seeds"
+    title = f"{plan.title}, {len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
     console.print(grid(summary.ACCURACY, [summary.accuracy_line(row) for row in rows], title))
     console.print(grid(summary.FAIRNESS, [summary.fairness_line(row) for row in rows]))
+    console.print(grid(*summary.client_table(rows), summary.CLIENTS))
     console.print(summary.NOTE, style="dim")
     for row in rows:
         console.print(f"- {row.verdict}", highlight=False, markup=False)
