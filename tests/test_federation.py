@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -238,3 +241,26 @@ def test_impossible_datasets() -> None:
         federate(Toy(data.x, data.y, 5), "cla", 2)
     with pytest.raises(PartitionError, match="more rows or a larger fraction are needed"):
         federate(Toy(data.x[:0], data.y[:0], 4), "iid", 2)
+
+
+WIDE = """
+import hashlib, numpy as np
+from fedakd.federation import federate
+class Wide:
+    name, classes = "wide", 4
+    x = np.random.default_rng(0).gamma(2.0, size=(12000, 500)) * np.linspace(1, 9, 500)
+    y = np.arange(12000) % 4
+    def examples(self, rows): raise NotImplementedError
+parts = federate(Wide(), "ics(2)", 4, seed=0)
+print(hashlib.sha256(b"".join(rows.tobytes() for rows in (*parts.train, *parts.test))).hexdigest())
+"""
+
+
+def test_rows_do_not_depend_on_the_number_of_threads() -> None:
+    """Wide enough that products are split among threads; each number of threads in a process of its own."""
+    found = set()
+    for threads in ("1", "2"):
+        counts = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads)
+        command = [sys.executable, "-c", WIDE]
+        found.add(subprocess.run(command, env=os.environ | counts, capture_output=True, check=True).stdout)
+    assert len(found) == 1

@@ -7,6 +7,7 @@ from the train pool and its test part from the test pool. A row drawn twice repe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -95,14 +96,23 @@ def federate(
     check_room(len(dataset.y), clients, ratio, fraction)
     partition = _bound(parse(partition) if isinstance(partition, str) else partition, dataset)
     pools = split_pools(dataset.y, ratio, _stream(seed, POOLS))
-    plan, train, test = _drawn(partition, dataset, pools, clients, fraction, seed)
+    with one_blas_thread():
+        plan, train, test = _drawn(partition, dataset, pools, clients, fraction, seed)
+        shifts = plan.shifts(train) if isinstance(plan, Shifted) else None
     judged: Evaluation = getattr(partition, "evaluation", "local")
-    shifts = plan.shifts(train) if isinstance(plan, Shifted) else None
     warnings = tuple(getattr(plan, "warnings", ()))
     parts = (tuple(train), tuple(test), pools.validation, pools.test)
     federation = Federation(dataset, text(partition), seed, *parts, judged, shifts, warnings)
     check(audit(federation))
     return federation
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Products are split among threads: their last bits, and with them a few draws, depend on the number."""
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[object] = threadpool_limits(1)
+    return limits
 
 
 def split_pools(y: NDArray[np.int64], ratio: Sequence[float], rng: np.random.Generator) -> Pools:

@@ -19,7 +19,7 @@ import numpy as np
 
 from fedakd.audit import audit, check
 from fedakd.errors import PartitionError, unknown
-from fedakd.federation import Dataset, Federation
+from fedakd.federation import Dataset, Federation, one_blas_thread
 from fedakd.partition import whitening
 from fedakd.partition.contract import Rows
 from fedakd.partition.sizes import cut, filled_sizes
@@ -75,7 +75,8 @@ def _ordered(x: Any, rows: Rows, shifted: bool, rng: np.random.Generator) -> Row
     """Rows by their first principal component, lowest first, or shuffled."""
     if not shifted:
         return rng.permutation(rows)
-    first = whitening.fit(x, rows, 1, rng).features(x, rows)[:, 0]
+    with one_blas_thread():
+        first = whitening.fit(x, rows, 1, rng).features(x, rows)[:, 0]
     return rows[np.argsort(first, kind="stable")]
 
 
