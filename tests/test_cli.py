@@ -27,8 +27,9 @@ def fedakd(*words: str, check: bool = True, cwd: Path | None = None) -> subproce
     return done
 
 
-def started(*words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([*FEDAKD, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def started(*words: str, group: bool = False) -> subprocess.Popen[str]:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([*FEDAKD, *words], **pipes, text=True, start_new_session=group)
 
 
 def wait_for_rounds(path: Path, count: int, process: subprocess.Popen[str]) -> None:
@@ -47,7 +48,10 @@ def test_help_teaches_and_loads_nothing_heavy():
     assert loaded.strip() == "[]"
     text = fedakd("--help").stdout
     assert all(command in text for command in ("demo", "run", "methods", "partitions", "datasets", "data"))
-    assert "--resume" in fedakd("run", "--help").stdout
+    options = fedakd("run", "--help").stdout
+    assert "--resume" in options
+    assert options.count("[default:") >= 12
+    assert "digits, fashion-mnist or cifar10" in options
     assert fedakd("--version").stdout.startswith("fedakd ")
 
 
@@ -129,9 +133,36 @@ def test_an_existing_run_is_refused_and_stays(tmp_path):
 
 
 def test_resume_takes_no_other_plan(tmp_path):
-    done = fedakd("run", "--resume", str(tmp_path), "--rounds", "5", check=False)
+    done = fedakd("run", "--resume", str(tmp_path), "--rounds", "5", "--preset", "paper", check=False)
     assert done.returncode == 2
-    assert "leave out --rounds" in done.stderr
+    assert "leave out --preset, --rounds" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--out", "--resume"])
+def test_a_file_where_a_folder_should_be_is_an_error_without_traceback(option, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for path in ("file", "file/below"):
+        done = fedakd("run", option, str(tmp_path / path), check=False)
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: ")
+        assert "Traceback" not in done.stderr
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_ctrl_c_while_workers_start_shows_no_traceback(tmp_path):
+    """The terminal sends it to the whole group; workers that are still importing must not answer."""
+    for delay in (0.2, 0.8, 1.6):
+        path = tmp_path / f"run {delay}"
+        words = ["run", *SMALL, "--rounds", "500", "--workers", "2", "--out", str(path)]
+        process = started(*words, group=True)
+        while not list(path.glob("spool-*")) and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(delay)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "Traceback" not in said
+        assert f"--resume '{path}'" in said
 
 
 def test_resume_after_kill_9_at_every_round_is_bit_identical(tmp_path):

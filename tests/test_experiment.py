@@ -12,7 +12,10 @@ from fedakd import summary
 from fedakd.data import load
 from fedakd.errors import PlanError
 from fedakd.experiment import carry_out, contents, federation_of
+from fedakd.models import factory
 from fedakd.plan import resolve
+from fedakd.simulation import spec_of
+from fedakd.training import Task
 from test_runfolder import Silent, fresh, numbers, small
 
 
@@ -121,6 +124,63 @@ def test_failures_and_budgets_are_told_in_the_summary(tmp_path):
     assert "## What went wrong" in text
     assert rows[1].failures[0] in text
     assert rows[1].stopped[0] in text
+
+
+def failing_at(cell, clients):
+    """The cell as it would be had these clients failed in the last round."""
+    last = replace(
+        cell.rounds[-1], failures={k: f"round 3, client {k}, step 1: the loss is nan" for k in clients}
+    )
+    return replace(cell, rounds=[*cell.rounds[:-1], last])
+
+
+def test_a_client_that_failed_is_left_out_of_the_personal_view(tmp_path):
+    cells, _ = run_of(tmp_path / "run", methods=("fedakd",))
+    rows = summary.rows_of([cells[0], failing_at(cells[1], [1])])
+    assert [row.per_seed[0].failed for row in rows] == [0, 1, 0]
+    assert "1 failed client result left out" in rows[1].verdict
+    rows = summary.rows_of([failing_at(cells[0], [1]), cells[1]])
+    assert [row.per_seed[0].failed for row in rows] == [1, 1, 1]
+
+
+def test_a_method_whose_clients_all_failed_has_a_row_that_says_so(tmp_path):
+    cells, plan = run_of(tmp_path / "run", methods=("fedavg",))
+    rows = summary.rows_of([cells[0], failing_at(cells[1], [0, 1, 2])])
+    assert rows[1].failed
+    assert "failed: no client could train" in rows[1].verdict
+    assert summary.accuracy_line(rows[1])[:2] == ["FedAvg (global)", "failed"]
+    assert "unknown" in summary.markdown(plan, rows, [])
+    rows = summary.rows_of([failing_at(cells[0], [0, 1, 2]), cells[1]])
+    assert rows[0].failed
+    assert not rows[1].failed
+    assert "nobody can say whether joining pays" in rows[1].verdict
+    json.dumps(summary.to_dict(plan, rows, []), allow_nan=False)
+
+
+def test_one_method_that_fails_does_not_end_the_others(tmp_path):
+    cells, plan = run_of(tmp_path / "run", methods=("fedakd(temperature=1e-45)", "fedavg"))
+    assert [cell.method for cell in cells][-1] == "fedavg"
+    assert cells[1].stopped.startswith("every client failed")
+    assert len(cells[2].rounds) == 3
+    assert "every client failed" in summary.markdown(plan, summary.rows_of(cells), [])
+
+
+def test_the_published_protocol_is_judged_by_the_global_model(tmp_path):
+    cells, _ = run_of(tmp_path / "run", methods=("fedakd",))
+    assert [row.judged for row in summary.rows_of(cells, "released")] == [True, False, True]
+
+
+def test_notices_are_told_in_the_summary(tmp_path):
+    cells, plan = run_of(tmp_path / "run", methods=("fedavg",))
+    cells[1] = replace(cells[1], notices=("worker 0 died: signal 9",))
+    assert "seed 0: worker 0 died: signal 9" in summary.markdown(plan, summary.rows_of(cells), [])
+
+
+def test_the_common_test_set_is_shared_and_not_copied():
+    plan = resolve(partition="cla")
+    federation = federation_of(plan, load("digits"), 0, False)
+    spec = spec_of(plan.method("fedavg"), federation, Task(factory("linear", (1, 8, 8), 10)), plan.recipe, 0)
+    assert all(rows.test is spec.clients[0].test for rows in spec.clients)
 
 
 def test_one_seed_shows_each_clients_gain_with_its_interval(tmp_path):

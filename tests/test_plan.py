@@ -59,6 +59,10 @@ def test_released_gives_fedakd_its_order_and_half_as_many_rounds_again():
         ({"fraction": 1.5}, "fraction: .* less than or equal to 1, got 1.5"),
         ({"optimizer": "adamw"}, "optimizer: .*'sgd' or 'adam', got 'adamw'"),
         ({"seeds": (-1,)}, "seeds: expected one or more seeds of 0 or above"),
+        ({"lr": float("inf")}, "lr: .* got inf"),
+        ({"model": "cnn9"}, "unknown model 'cnn9'"),
+        ({"methods": ("fedakd(temperature=0)",)}, "temperature must be above 0, got 0"),
+        ({"methods": ("fedakd(alpha=-1)",)}, "alpha and beta must be 0 or above, got -1"),
         ({"surprise": 1}, "surprise: Extra inputs are not permitted"),
     ],
 )

@@ -16,7 +16,7 @@ from fedakd.rounds import Round
 
 def record(number: int) -> Round:
     scores = {"personal/accuracy": {0: 0.5, 1: 0.75}, "personal/loss": {0: 1.0, 1: 1.0}}
-    return Round(number, scores, None, 10, 0, 0, {}, 1.0)
+    return Round(number, [0, 1], scores, None, 10, 0, 0, {}, 1.0)
 
 
 def watched(terminal: bool, quiet: bool = False, width: int = 80) -> str:
@@ -40,7 +40,7 @@ def watched(terminal: bool, quiet: bool = False, width: int = 80) -> str:
 def test_elsewhere_than_on_a_terminal_there_is_a_line_a_round():
     text = watched(terminal=False)
     assert "[1/2] fedavg, seed 0: continuing after round 1" in text
-    assert "[1/2] fedavg, seed 0: round 2/3, personal 62.5 %, about 0 s left" in text
+    assert "[1/2] fedavg, seed 0: round 2/3, personal 62.5, about 0 s left" in text
     assert "[2/2] fedakd, seed 0: already done" in text
     assert "downloading images.gz" in text
     assert "worker 1 died [9]" in text
@@ -55,10 +55,12 @@ def test_the_audit_fits_on_a_narrow_terminal():
 
 
 def test_on_a_terminal_a_bar_tells_round_clients_and_scores():
-    text = watched(terminal=True, width=160)
-    assert "round 2/3, evaluate 2/2" in text
-    assert "personal 62.5 %" in text
-    assert "left" in text
+    for width in (80, 160):
+        text = watched(terminal=True, width=width)
+        assert "[1/2] fedavg, seed 0" in text
+        assert "round 2/3 evaluate 2/2" in text
+        assert "personal 62.5" in text
+        assert "left" in text
 
 
 def test_quiet_is_quiet_but_for_notices():

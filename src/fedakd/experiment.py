@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from torch import tensor
 
-from fedakd.audit import Audit, audit
+from fedakd import wire
+from fedakd.audit import Audit, audit, check
 from fedakd.data import load
 from fedakd.data.images import ImageDataset
 from fedakd.engine.base import Engine
@@ -88,12 +90,9 @@ class Cells:
 
     def seed(self, seed: int, workers: int | Workers) -> list[Cell]:
         """The cells of one seed; they share its federation."""
-        honest = federation_of(self.plan, self.dataset, seed, leak=False)
-        self._tell_audit(honest, f"audit-seed{seed}.json")
+        honest = self._federation(seed, leak=False)
         leaking = [name for name in self.plan.methods if self.plan.leaks(name)]
-        leaky = federation_of(self.plan, self.dataset, seed, leak=True) if leaking else honest
-        if leaking:
-            self._tell_audit(leaky, f"audit-seed{seed}-leaky.json")
+        leaky = self._federation(seed, leak=True) if leaking else honest
         return [
             self.cell(name, seed, leaky if name in leaking else honest, workers) for name in self.plan.methods
         ]
@@ -122,6 +121,8 @@ class Cells:
             start, refused = store.latest(engine)
             for notice in refused:
                 self.observer.noticed(notice)
+            if start is None and (moved := store.set_aside()):
+                self.observer.noticed(moved)
             store.rewind(len(start.rounds) if start else 0)
             start = start or begin(method, engine, server, seed=seed)
             self.observer.began(name, seed, rounds, len(start.rounds), federation.clients)
@@ -132,10 +133,16 @@ class Cells:
         finally:
             engine.close()
 
-    def _tell_audit(self, federation: Federation, name: str) -> None:
+    def _federation(self, seed: int, leak: bool) -> Federation:
+        """The seed's federation, with the rows that were drawn when the run began, and its audit."""
+        name = f"seed{seed}{'-leaky' * leak}"
+        drawn = federation_of(self.plan, self.dataset, seed, leak)
+        federation = with_stored_rows(drawn, self.folder.path / f"federation-{name}.safetensors")
         found = audit(federation)
-        write_json(self.folder.path / name, found.to_dict())
+        check(found)
+        write_json(self.folder.path / f"audit-{name}.json", found.to_dict())
         self.observer.federated(found)
+        return federation
 
 
 def keeper(store: CellFolder, engine: Engine, observer: Observer) -> Callable[[Round, Tree], None]:
@@ -170,6 +177,21 @@ def released(plan: Plan, dataset: ImageDataset, seed: int, leak: bool) -> Federa
     sizes, shifted = kinds[name]
     options = {"seed": seed, "leak": leak, "fraction": plan.fraction, "shifted": shifted}
     return federate_released(dataset, sizes, plan.clients, **options)  # type: ignore[arg-type]
+
+
+def with_stored_rows(federation: Federation, path: Path) -> Federation:
+    """The rows stored with the run, or these, stored now: another processor may round and draw otherwise."""
+    if not path.exists():
+        rows = {"validation": federation.validation, "global_test": federation.global_test}
+        parts = {"train": federation.train, "test": federation.test}
+        tree = {part: {str(k): tensor(own) for k, own in enumerate(all_)} for part, all_ in parts.items()}
+        wire.save(path, tree | {name: tensor(own) for name, own in rows.items()})
+    stored = wire.load(path)
+    train, test = (
+        tuple(stored[part][str(k)].numpy() for k in range(federation.clients)) for part in ("train", "test")
+    )
+    common = {name: stored[name].numpy() for name in ("validation", "global_test")}
+    return replace(federation, train=train, test=test, **common)
 
 
 def contents(federation: Federation) -> str:

@@ -14,6 +14,7 @@ from fedakd import methods, partition
 from fedakd.errors import PlanError, unknown
 from fedakd.method import Method
 from fedakd.methods.fedakd import FedAKD
+from fedakd.models import MODELS
 from fedakd.rounds import Budget
 from fedakd.training import Recipe
 
@@ -42,12 +43,19 @@ class Plan(BaseModel):
     epochs: int = Field(default=1, ge=1)
     batch_size: int = Field(default=32, ge=1)
     optimizer: Literal["sgd", "adam"] = "adam"
-    lr: float = Field(default=0.001, gt=0)
-    weight_decay: float = Field(default=0.0, ge=0)
+    lr: float = Field(default=0.001, gt=0, allow_inf_nan=False)
+    weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     participation: float = Field(default=1.0, gt=0, le=1)
     evaluation: Literal["auto", "local", "global"] = "auto"
     max_seconds: float | None = Field(default=None, gt=0)
     max_gradients: float | None = Field(default=None, gt=0)
+
+    @field_validator("model")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in MODELS:
+            raise PlanError(unknown("model", value, MODELS))
+        return value
 
     @field_validator("partition")
     @classmethod
@@ -103,8 +111,9 @@ class Plan(BaseModel):
         return {**shared, "method": fields, "rounds": self.rounds_of(name), "seed": seed, "results": RESULTS}
 
 
-def resolve(preset: str = "tuned", **choices: Any) -> Plan:
-    """A plan from a preset and what the user says; None means that the preset decides."""
+def resolve(preset: str | None = None, **choices: Any) -> Plan:
+    """A plan from a preset and what the user says; None means that the preset, or its default, decides."""
+    preset = preset or "tuned"
     if preset not in get_args(Preset):
         raise PlanError(unknown("preset", preset, get_args(Preset)))
     said = {key: value for key, value in choices.items() if value is not None}

@@ -16,15 +16,12 @@ from fedakd.training import derived_seed
 from fedakd.trees import Tree
 
 
-class NobodyLeft(FedakdError):
-    """No client could finish the round."""
-
-
 @dataclass(frozen=True)
 class Round:
     """What is known after a round."""
 
     number: int
+    participants: list[int]
     scores: dict[str, dict[int, float]]  # "personal/accuracy" -> client -> value
     contributions: list[float] | None
     gradients: int  # sample-gradients of all clients
@@ -92,20 +89,15 @@ def run(
     state, history = at.state, list(at.rounds)
     budget = budget or Budget()
     for number in range(len(history) + 1, rounds + 1):
-        if stopped := budget.spent(history):
+        if stopped := budget.spent(history) or nobody_left(history, len(server.clients)):
             return Result(history, state, stopped)
         chosen = participants(len(server.clients), participation, seed, number)
         server.stream = (seed, number, 0)
-        try:
-            state, record = play(method, engine, server, state, number, chosen)
-        except NobodyLeft as error:
-            if not history:  # there is nothing to show
-                raise
-            return Result(history, state, str(error))
+        state, record = play(method, engine, server, state, number, chosen)
         history.append(record)
         if on_round:
             on_round(record, state)
-    return Result(history, state)
+    return Result(history, state, nobody_left(history, len(server.clients)))
 
 
 def play(
@@ -115,15 +107,31 @@ def play(
     began = time.perf_counter()
     updates, reports = engine.train(number, Messages(method, state, chosen))
     failures = {client: report.failure for client, report in reports.items() if report.failure}
-    if len(failures) == len(chosen):
-        raise NobodyLeft(f"every client of round {number} failed: " + "; ".join(failures.values()))
     with one_thread():
-        state = method.server_update(server, state, updates)
+        state = method.server_update(server, state, updates) if updates else state
         contributions = method.contributions(state)
     everyone = [client.id for client in server.clients]
     scores = by_measure(engine.evaluate(number, Messages(method, state, everyone)))
     shares = None if contributions is None else [float(share) for share in contributions]
-    return state, Round(number, scores, shares, *totals(reports), failures, time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    return state, Round(number, chosen, scores, shares, *totals(reports), failures, seconds)
+
+
+def failing(history: list[Round]) -> dict[int, str]:
+    """The clients whose last attempt to train failed, and why."""
+    last: dict[int, str | None] = {}
+    for record in history:
+        last |= {client: record.failures.get(client) for client in record.participants}
+    return {client: why for client, why in last.items() if why}
+
+
+def nobody_left(history: list[Round], clients: int) -> str | None:
+    """Why there is no point in another round: the last attempt of every single client failed."""
+    broken = failing(history)
+    if len(broken) < clients:
+        return None
+    first = next(iter(broken.values()))
+    return f"every client failed; the first: {first}"
 
 
 class Messages(Mapping[int, Tree]):

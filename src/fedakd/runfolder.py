@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -34,6 +35,8 @@ KEPT = 2  # checkpoints of a cell
 @dataclass(frozen=True)
 class RunFolder:
     path: Path
+    new: bool = False  # its plan was written by this process
+    made: bool = False  # and so was the folder: it was not there before
 
     @staticmethod
     def create(path: Path, plan: Plan, versions: dict[str, str]) -> RunFolder:
@@ -41,29 +44,31 @@ class RunFolder:
             raise PlanError(
                 f"{path} already holds a run; continue it with --resume {path}, or choose another --out"
             )
+        made = not path.exists()
         path.mkdir(parents=True, exist_ok=True)
         write_json(path / "plan.json", {"plan": plan.model_dump(), "versions": versions})
-        return RunFolder(path)
+        return RunFolder(path, new=True, made=made)
 
     @staticmethod
     def open(path: Path) -> tuple[RunFolder, Plan]:
         try:
-            stored = json.loads((path / "plan.json").read_text())["plan"]
-        except FileNotFoundError:
+            stored = dict(json.loads((path / "plan.json").read_text())["plan"])
+        except (FileNotFoundError, NotADirectoryError):
             raise PlanError(
                 f"{path} holds no run: expected a plan.json in it, as `fedakd run` writes it"
             ) from None
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise PlanError(f"{path / 'plan.json'} is damaged: {error}") from error
         return RunFolder(path), resolve(**stored)
 
     def discard_if_unused(self) -> None:
         """Takes away what a plan wrote that failed before its first cell began, and nothing else."""
-        if (self.path / "cells").exists():
+        if not self.new or (self.path / "cells").exists():
             return
-        for own in (self.path / "plan.json", self.path / "lock", *self.path.glob("audit-seed*.json")):
-            own.unlink(missing_ok=True)
-        if not any(self.path.iterdir()):
+        written = ("plan.json", "lock", "audit-seed*.json", "federation-seed*.safetensors")
+        for own in [path for name in written for path in self.path.glob(name)]:
+            own.unlink()
+        if self.made and not any(self.path.iterdir()):
             self.path.rmdir()
 
     @contextmanager
@@ -99,6 +104,7 @@ class CellFolder:
     def append(self, record: Round) -> None:
         """The round's lines, on disk before this returns."""
         fields = asdict(record)
+        fields["scores"] = {measure: _nulled(own) for measure, own in record.scores.items()}
         _append(self.path / "timings.jsonl", {"round": record.number, "seconds": fields.pop("seconds")})
         _append(self.path / "rounds.jsonl", fields)
 
@@ -158,10 +164,12 @@ class CellFolder:
 
     def rounds(self) -> list[Round]:
         """The rounds on disk, up to the first gap or broken line."""
-        seconds = {line["round"]: line["seconds"] for line in _lines(self.path / "timings.jsonl")}
+        seconds = {
+            line.get("round"): line.get("seconds", 0.0) for line in _lines(self.path / "timings.jsonl")
+        }
         found: list[Round] = []
         for line in _lines(self.path / "rounds.jsonl"):
-            if line["number"] != len(found) + 1:
+            if line.get("number") != len(found) + 1:
                 break
             found.append(_round(line, seconds.get(line["number"], 0.0)))
         return found
@@ -169,24 +177,36 @@ class CellFolder:
     def rewind(self, number: int) -> None:
         """Forget everything after this round."""
         for name, key in (("rounds.jsonl", "number"), ("timings.jsonl", "round")):
-            lines = [line for line in _lines(self.path / name) if line[key] <= number]
+            lines = [line for line in _lines(self.path / name) if line.get(key, number + 1) <= number]
             wire.write(self.path / name, "".join(json.dumps(line) + "\n" for line in lines).encode())
         for folder in self.checkpoints():
             if folder.name > f"round-{number:05d}":
                 shutil.rmtree(folder)
 
     def finish(self, stopped: str | None, notices: list[str]) -> None:
-        """Marks the cell as complete."""
+        """Marks the cell as complete, and its rounds as they are."""
         done = {"identity": self.identity, "stopped": stopped, "notices": notices}
-        write_json(self.path / "done.json", done)
+        write_json(self.path / "done.json", done | {"rounds": digest(self.path / "rounds.jsonl")})
 
     def finished(self) -> dict[str, Any] | None:
-        """What `finish` wrote, if it was for this very cell."""
-        path = self.path / "done.json"
-        if not path.exists():
+        """What `finish` wrote, if it was for this very cell and the rounds are still those."""
+        try:
+            done: dict[str, Any] = json.loads((self.path / "done.json").read_text())
+            same = (done["identity"], done["rounds"]) == (self.identity, digest(self.path / "rounds.jsonl"))
+        except (OSError, ValueError, KeyError, TypeError):
             return None
-        done: dict[str, Any] = json.loads(path.read_text())
-        return done if done["identity"] == self.identity else None
+        return done if same else None
+
+    def set_aside(self) -> str | None:
+        """Moves what another plan left here out of the way; nothing that was computed is thrown away."""
+        if not (self.path / "rounds.jsonl").exists():
+            return None
+        attic = self.path.parent.parent / "replaced"
+        attic.mkdir(exist_ok=True)
+        place = attic / f"{self.path.name}-{len(list(attic.iterdir()))}"
+        self.path.rename(place)
+        (self.path / "checkpoints").mkdir(parents=True)
+        return f"{self.path.name} starts anew; what was there is kept in {place}"
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -214,13 +234,21 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for line in path.read_text().split("\n")[:-1] if path.exists() else []:
         try:
-            found.append(json.loads(line))
-        except json.JSONDecodeError:
+            found.append(dict(json.loads(line)))
+        except (ValueError, TypeError):
             break
     return found
 
 
+def _nulled(scores: dict[int, float]) -> dict[int, float | None]:
+    """JSON has no word for what is not finite."""
+    return {client: value if math.isfinite(value) else None for client, value in scores.items()}
+
+
 def _round(line: dict[str, Any], seconds: float) -> Round:
-    scores = {m: {int(k): v for k, v in values.items()} for m, values in line["scores"].items()}
+    scores = {
+        measure: {int(client): math.nan if value is None else value for client, value in own.items()}
+        for measure, own in line["scores"].items()
+    }
     failures = {int(k): why for k, why in line["failures"].items()}
     return Round(**{**line, "scores": scores, "failures": failures, "seconds": seconds})

@@ -46,9 +46,13 @@ def engine_for(spec: Spec, workers: int | Workers | None = None, progress: Progr
 
 def spec_of(method: Method, federation: Federation, task: Task, recipe: Recipe, seed: int) -> Spec:
     examples = federation.dataset.examples
-    clients = tuple(
-        Rows(k, examples(rows), examples(federation.test_rows(k))) for k, rows in enumerate(federation.train)
-    )
+    if federation.evaluation == "global":  # one object for all: copies would outweigh the clients' own rows
+        common = examples(federation.global_test)
+        tests = [common] * federation.clients
+    else:
+        tests = [examples(rows) for rows in federation.test]
+    pairs = zip(federation.train, tests, strict=True)
+    clients = tuple(Rows(k, examples(train), test) for k, (train, test) in enumerate(pairs))
     return Spec(method, task, recipe, seed, clients)
 
 

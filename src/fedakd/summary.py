@@ -11,6 +11,7 @@ from typing import Any
 from fedakd.experiment import Cell
 from fedakd.fairness import Fairness, Spread, assess, over_seeds
 from fedakd.plan import REFERENCE, Plan
+from fedakd.rounds import failing
 from fedakd.verdict import verdict
 
 NAMES = {"standalone": "Standalone", "fedavg": "FedAvg", "fedakd": "FedAKD"}
@@ -34,6 +35,11 @@ class Row:
     bytes_down: list[int]
     failures: list[str]
     stopped: list[str]
+    notices: list[str]
+
+    @property
+    def troubles(self) -> list[str]:
+        return [*self.stopped, *self.notices, *shortened(self.failures)]
 
     @property
     def label(self) -> str:
@@ -53,8 +59,14 @@ class Row:
         return over_seeds(self.per_seed)
 
     @property
+    def failed(self) -> bool:
+        return all(one.clients == 0 for one in self.per_seed)
+
+    @property
     def verdict(self) -> str:
-        return verdict(self.label, self.per_seed)
+        if self.failed:
+            return f"{self.label}: failed: no client could train (see below)."
+        return verdict(self.label, [one for one in self.per_seed if one.clients])
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -73,20 +85,27 @@ class Row:
             "bytes_down": self.bytes_down,
             "failures": self.failures,
             "stopped": self.stopped,
+            "notices": self.notices,
         }
 
 
-def rows_of(cells: Sequence[Cell]) -> list[Row]:
+def rows_of(cells: Sequence[Cell], preset: str = "tuned") -> list[Row]:
     """The rows of a table, in the order of the methods, each with all its views."""
     by_method: dict[str, list[Cell]] = {}
     for cell in cells:
         by_method.setdefault(cell.method, []).append(cell)
     reference = {cell.seed: accuracies(cell, "personal") for cell in by_method[REFERENCE]}
     return [
-        row_of(own, view, position == 0, reference)
+        row_of(own, view, view == judged_view(own[0], preset), reference)
         for own in by_method.values()
-        for position, view in enumerate(views_of(own[0]))
+        for view in views_of(own[0])
     ]
+
+
+def judged_view(cell: Cell, preset: str) -> str:
+    """A method's first view; the published code scores the global model wherever there is one."""
+    views = views_of(cell)
+    return "global" if preset == "released" and "global" in views else views[0]
 
 
 def row_of(cells: list[Cell], view: str, judged: bool, reference: dict[int, list[float]]) -> Row:
@@ -94,9 +113,7 @@ def row_of(cells: list[Cell], view: str, judged: bool, reference: dict[int, list
         method=cells[0].method,
         view=view,
         judged=judged,
-        per_seed=[
-            assess(reference[c.seed], accuracies(c, view), c.distinct_test_rows, seed=c.seed) for c in cells
-        ],
+        per_seed=[assessed(cell, view, reference[cell.seed]) for cell in cells],
         accuracies=[accuracies(cell, view) for cell in cells],
         rounds=[len(cell.rounds) for cell in cells],
         gradients=[sum(r.gradients for r in cell.rounds) for cell in cells],
@@ -105,7 +122,17 @@ def row_of(cells: list[Cell], view: str, judged: bool, reference: dict[int, list
         bytes_down=[sum(r.bytes_down for r in cell.rounds) for cell in cells],
         failures=[f"seed {c.seed}: {why}" for c in cells for r in c.rounds for why in r.failures.values()],
         stopped=[f"seed {c.seed}: {c.stopped}" for c in cells if c.stopped],
+        notices=[f"seed {c.seed}: {notice}" for c in cells for notice in c.notices],
     )
+
+
+def assessed(cell: Cell, view: str, reference: list[float]) -> Fairness:
+    """The fairness of one run; if nobody has an accuracy there is none, and without a reference no gains."""
+    own = accuracies(cell, view)
+    if all(map(math.isnan, own)):
+        return Fairness(math.nan, math.nan, math.nan, clients=0, failed=len(own))
+    comparable = any(not math.isnan(a + b) for a, b in zip(own, reference, strict=True))
+    return assess(reference if comparable else None, own, cell.distinct_test_rows, seed=cell.seed)
 
 
 def views_of(cell: Cell) -> list[str]:
@@ -117,9 +144,20 @@ def views_of(cell: Cell) -> list[str]:
 
 
 def accuracies(cell: Cell, view: str) -> list[float]:
-    """Each client's accuracy after the last round; nan for a client that gave none."""
-    scores = cell.rounds[-1].scores[f"{view}/accuracy"]
-    return [scores.get(client, math.nan) for client in range(len(cell.distinct_test_rows))]
+    """Each client's accuracy after the last round; nan for a client that could not train its own model.
+
+    A client whose training fails can still deploy the global model, unless training fails everywhere.
+    """
+    clients = range(len(cell.distinct_test_rows))
+    scores, broken = cell.rounds[-1].scores[f"{view}/accuracy"], failing(cell.rounds)
+    lost = broken if view == "personal" or len(broken) == len(clients) else {}
+    return [math.nan if client in lost else scores.get(client, math.nan) for client in clients]
+
+
+def shortened(failures: list[str], most: int = 10) -> list[str]:
+    """A client that fails in every round need not be told of in every round."""
+    more = len(failures) - most
+    return failures[:most] + ([f"and {more} more failures, in summary.json"] if more > 0 else [])
 
 
 def to_dict(plan: Plan, rows: Sequence[Row], warnings: Sequence[str]) -> dict[str, Any]:
@@ -128,6 +166,8 @@ def to_dict(plan: Plan, rows: Sequence[Row], warnings: Sequence[str]) -> dict[st
 
 def accuracy_line(row: Row) -> list[str]:
     """Accuracies and gains in percentage points, as text."""
+    if row.failed:
+        return [row.label, "failed", *[""] * 4]
     spread = row.spread
     levels = [points(spread[name]) for name in ("average", "maximum", "minimum")]
     if row.method == REFERENCE:
@@ -139,7 +179,7 @@ def accuracy_line(row: Row) -> list[str]:
 def fairness_line(row: Row) -> list[str]:
     """Means over seeds, as text."""
     passes = plain(row.passes, 1)
-    if row.method == REFERENCE:
+    if row.method == REFERENCE or row.failed:
         return [row.label, *[""] * 5, passes]
     cf, low, high, rank, jain, gini = (
         row.spread[name].mean for name in ("cf", "cf_low", "cf_high", "spearman", "jain", "gini")
@@ -159,9 +199,9 @@ def client_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 def gain_of(per_seed: Sequence[Fairness], client: int) -> str:
     """One seed: the gain with its 95 % interval; several: mean and standard deviation."""
-    gains = [one.gains[client] for one in per_seed]
+    gains = [one.gains[client] if one.gains else math.nan for one in per_seed]
     if math.isnan(sum(gains)):
-        return "failed"
+        return "unknown"
     if len(per_seed) > 1:
         return points(Spread(fmean(gains), stdev(gains), len(gains)), sign=True)
     low, high = (100 * end[client] for end in (per_seed[0].gain_low, per_seed[0].gain_high))
@@ -179,9 +219,7 @@ def plain(value: float, digits: int) -> str:
 
 
 def markdown(plan: Plan, rows: Sequence[Row], warnings: Sequence[str]) -> str:
-    troubles = [
-        f"- {row.label}: {text}" for row in rows if row.judged for text in (*row.failures, *row.stopped)
-    ]
+    troubles = [f"- {row.label}: {text}" for row in rows if row.judged for text in row.troubles]
     parts = [
         f"# {plan.title}",
         "\n".join(f"**{warning}**" for warning in warnings),

@@ -117,7 +117,7 @@ class Bench:
                         parameter.grad = grad(name, parameter.grad)  # type: ignore[misc]
                 stepper.step()
                 self.gradients += len(batch.y)
-        return snapshot(module)
+        return finite(snapshot(module), self.steps(data, epochs))
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         return self.task.loss(module(batch.x), batch.y)
@@ -243,6 +243,13 @@ def loaded(module: nn.Module, params: Params) -> nn.Module:
         for name, tensor in own.items():
             tensor.copy_(params[name])
     return module
+
+
+def finite(params: Params, step: int) -> Params:
+    """The values, if the last step left them finite; its loss was computed before it."""
+    if not all(bool(torch.isfinite(part).all()) for part in params.values()):
+        raise Diverged(f"step {step}: a parameter is not finite after it")
+    return params
 
 
 def snapshot(module: nn.Module) -> Params:

@@ -15,12 +15,12 @@ from fedakd import trees
 from fedakd.engine.base import ClientError, read_kept
 from fedakd.engine.processes import Processes, WorkerDied, Workers, balanced
 from fedakd.engine.serial import Serial
-from fedakd.errors import FedakdError
 from fedakd.examples import Examples
 from fedakd.methods import METHODS
 from fedakd.methods.fedakd import FedAKD
 from fedakd.methods.fedavg import FedAvg
 from fedakd.rounds import Messages, run
+from fedakd.training import Recipe
 
 
 @pytest.fixture(scope="module")
@@ -115,18 +115,36 @@ def test_a_client_that_fails_keeps_what_it_had():
     assert not trees.equal(played.kept[-1][0]["model"], start)
 
 
-def test_a_round_in_which_every_client_fails_ends_the_run():
+def test_a_run_in_which_every_client_fails_ends_and_says_why():
     rows = poisoned(math.nan)[1]
     spec = toys.spec(FedAvg(), data={k: rows for k in range(3)})
-    with pytest.raises(FedakdError, match=r"every client of round 1 failed: round 1, client 0, step \d"):
-        toys.outcome(spec, Serial(spec))
+    played = toys.play(spec, rounds=5)
+    assert len(played.result.rounds) == 1
+    assert played.result.stopped.startswith("every client failed; the first: round 1, client 0, step ")
+    assert trees.equal(played.states[0]["model"], toys.client(spec).init(spec.seed))
+
+
+def test_a_failing_client_does_not_end_a_run_in_which_few_take_part():
+    spec = toys.spec(FedAvg(), sizes=(9, 11, 7, 5), data=poisoned(math.nan))
+    result = run(spec.method, Serial(spec), toys.server(spec), rounds=12, participation=0.25)
+    alone = [record for record in result.rounds if record.participants == [1]]
+    assert alone
+    assert len(result.rounds) == 12
+    assert result.stopped is None
+    assert all(set(record.failures) == {1} for record in alone)
+
+
+def test_a_last_step_that_leaves_the_finite_is_noticed():
+    spec = toys.spec(FedAvg(), recipe=Recipe(batch_size=64, lr=math.inf), sizes=(9, 7))
+    result = toys.play(spec, rounds=1).result
+    assert result.rounds[0].failures[0] == "round 1, client 0, step 1: a parameter is not finite after it"
 
 
 def test_a_run_whose_clients_all_fail_later_keeps_the_rounds_before():
     spec = toys.spec(faulty.Exploding())
     result = run(spec.method, Serial(spec), toys.server(spec), rounds=5)
-    assert len(result.rounds) == 2
-    assert result.stopped.startswith("every client of round 3 failed: round 3, client 0, step 1")
+    assert len(result.rounds) == 3
+    assert result.stopped.startswith("every client failed; the first: round 3, client 0, step 1")
 
 
 @pytest.mark.parametrize("writer", ["serial", "processes"])

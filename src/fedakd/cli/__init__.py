@@ -46,6 +46,6 @@ def _main(
 def main() -> None:
     try:
         app()
-    except FedakdError as error:
+    except (FedakdError, OSError) as error:  # a full disk, a folder that is a file: no traceback helps
         sys.stderr.write(f"error: {error}\n")
         sys.exit(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import sys
 from datetime import datetime
@@ -17,40 +18,49 @@ if TYPE_CHECKING:
     from fedakd.plan import Plan
     from fedakd.runfolder import RunFolder
 
-Dataset = Annotated[str | None, typer.Option(help="digits, fashion-mnist or cifar10. [default: digits]")]
+Dataset = Annotated[str | None, typer.Option(show_default="digits", help="digits, fashion-mnist or cifar10.")]
 Partition = Annotated[
     str | None,
-    typer.Option(help='How rows go to clients: "ics(5)", bcs, pow, cla, "dir(1)", iid. [default: ics(2)]'),
+    typer.Option(
+        show_default="ics(2)", help='How rows go to clients: "ics(5)", bcs, pow, cla, "dir(1)", iid.'
+    ),
 ]
 MethodNames = Annotated[
     list[str] | None,
     typer.Option(
-        "--method", help="Repeatable; fields in brackets. Standalone, the reference, is always run."
+        "--method",
+        show_default="fedavg, fedakd",
+        help="Repeatable; fields in brackets. Standalone, the reference, is always run.",
     ),
 ]
-Rounds = Annotated[int | None, typer.Option(help="Rounds of training. [default: 20]")]
-Clients = Annotated[int | None, typer.Option(help="Clients in the federation. [default: 10]")]
+Rounds = Annotated[int | None, typer.Option(show_default="20", help="Rounds of training.")]
+Clients = Annotated[int | None, typer.Option(show_default="10", help="Clients in the federation.")]
 Seeds = Annotated[
     list[int] | None,
-    typer.Option("--seed", help="Repeatable; reseeds partition, model and batches. [default: 0]"),
+    typer.Option("--seed", show_default="0", help="Repeatable; reseeds partition, model and batches."),
 ]
 PresetName = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="tuned (Adam), paper (SGD, half of the rows) or released (the published code's leaky protocol)."
+        show_default="tuned",
+        help="tuned (Adam), paper (SGD, half of the rows) or released (the published code's leaky protocol).",
     ),
 ]
 Workers = Annotated[
     int | None,
     typer.Option(
-        min=0, help="Processes; 0 is none but this one. Results never depend on it. [default: cores]"
+        min=0, show_default="cores", help="Processes; 0 is none but this one. Results never depend on it."
     ),
 ]
-Out = Annotated[Path | None, typer.Option(help="The run's folder. [default: runs/DATASET-PARTITION-TIME]")]
+Out = Annotated[
+    Path | None, typer.Option(show_default="runs/DATASET-PARTITION-TIME", help="The run's folder.")
+]
 Resume = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Continue the run in this folder.")]
 DataDir = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the dataset's files are.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no audit, only the result.")]
+
+PLAIN: Any = {"markup": False, "highlight": False, "soft_wrap": True}  # paths as they are, to be copied
 
 
 def demo(out: Out = None, workers: Workers = None) -> None:
@@ -72,24 +82,27 @@ def run(
     rounds: Rounds = None,
     clients: Clients = None,
     seed: Seeds = None,
-    preset: PresetName = "tuned",
+    preset: PresetName = None,
     workers: Workers = None,
     out: Out = None,
     resume: Resume = None,
     data_dir: DataDir = None,
-    model: Annotated[str | None, typer.Option(help="cnn, cnn2, cnn3, mlp or linear. [default: cnn]")] = None,
-    fraction: Annotated[
-        float | None, typer.Option(help="Share of the rows given out. [default: preset's]")
+    model: Annotated[
+        str | None, typer.Option(show_default="cnn", help="cnn, cnn2, cnn3, mlp or linear.")
     ] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate. [default: preset's]")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="sgd or adam. [default: preset's]")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Local epochs a round. [default: 1]")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Rows a step. [default: 32]")] = None,
+    fraction: Annotated[
+        float | None, typer.Option(show_default="preset's", help="Share of the rows given out.")
+    ] = None,
+    lr: Annotated[float | None, typer.Option(show_default="preset's", help="Learning rate.")] = None,
+    optimizer: Annotated[str | None, typer.Option(show_default="preset's", help="sgd or adam.")] = None,
+    epochs: Annotated[int | None, typer.Option(show_default="1", help="Local epochs a round.")] = None,
+    batch_size: Annotated[int | None, typer.Option(show_default="32", help="Rows a step.")] = None,
     participation: Annotated[
-        float | None, typer.Option(help="Share of clients a round. [default: 1]")
+        float | None, typer.Option(show_default="1", help="Share of clients a round.")
     ] = None,
     evaluation: Annotated[
-        str | None, typer.Option(help="local: own test rows; global: common ones. [default: the partition's]")
+        str | None,
+        typer.Option(show_default="the partition's", help="local: own test rows; global: common ones."),
     ] = None,
     max_seconds: Annotated[float | None, typer.Option(help="Stop a method after this much time.")] = None,
     max_gradients: Annotated[
@@ -108,7 +121,8 @@ def run(
     from fedakd.plan import resolve
     from fedakd.runfolder import RunFolder
 
-    choices = {
+    choices: dict[str, Any] = {
+        "preset": preset,
         "dataset": dataset,
         "partition": partition,
         "methods": tuple(method) if method else None,
@@ -130,7 +144,7 @@ def run(
         _refuse_changes(choices, out)
         folder, plan = RunFolder.open(resume)
     else:
-        plan, folder = _new(resolve(preset, **choices), out)
+        plan, folder = _new(resolve(**choices), out)
     _carry_out(plan, folder, workers, data_dir, as_json=as_json, quiet=quiet)
 
 
@@ -167,7 +181,7 @@ def _carry_out(
     console = Console(stderr=True)
     signal.signal(signal.SIGTERM, _interrupt)
     if not quiet:
-        console.print(f"run folder: {folder.path}", highlight=False, soft_wrap=True)
+        console.print(f"run folder: {folder.path}", **PLAIN)
     try:
         with Watch(console, len(plan.methods) * len(plan.seeds), quiet) as watch:
             cells = carry_out(plan, folder, watch, workers=workers, data_dir=data_dir)
@@ -175,9 +189,9 @@ def _carry_out(
         folder.discard_if_unused()
         raise
     except KeyboardInterrupt:
-        console.print(
-            f"\nstopped; continue with: fedakd run --resume {folder.path}", soft_wrap=True, highlight=False
-        )
+        where = ["--data-dir", str(data_dir)] if data_dir else []
+        command = shlex.join(["fedakd", "run", "--resume", str(folder.path), *where])
+        console.print(f"\nstopped; continue with: {command}", **PLAIN)
         raise typer.Exit(130) from None
     _conclude(plan, folder, cells, watch.warnings, as_json)
 
@@ -195,7 +209,7 @@ def _conclude(plan: Plan, folder: RunFolder, cells: list[Any], warnings: list[st
     from fedakd.runfolder import write_json
     from fedakd.wire import write
 
-    rows = summary.rows_of(cells)
+    rows = summary.rows_of(cells, plan.preset)
     write_json(folder.path / "summary.json", summary.to_dict(plan, rows, warnings))
     write(folder.path / "summary.md", summary.markdown(plan, rows, warnings).encode())
     if as_json:
@@ -209,6 +223,6 @@ def _conclude(plan: Plan, folder: RunFolder, cells: list[Any], warnings: list[st
     console.print(summary.NOTE, style="dim")
     for row in rows:
         console.print(f"- {row.verdict}", highlight=False, markup=False)
-        for problem in (*row.failures, *row.stopped) if row.judged else ():
+        for problem in row.troubles if row.judged else ():
             console.print(f"  ! {problem}", highlight=False, markup=False)
-    console.print(f"results: {folder.path}", highlight=False, soft_wrap=True)
+    console.print(f"results: {folder.path}", **PLAIN)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from statistics import fmean
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from fedakd.audit import LEGEND, Audit, table, verdict
 from fedakd.cli.catalogue import grid
@@ -23,16 +24,14 @@ class Watch:
         self.console, self.cells, self.quiet = console, cells, quiet
         self.warnings: list[str] = []
         self.notices: list[str] = []
+        bar = [BarColumn(bar_width=24)] if console.width >= 110 else []
         self.bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn(
-                "round {task.fields[round]}/{task.fields[rounds]}, {task.fields[stage]} {task.fields[done]}"
-            ),
+            *bar,
+            TextColumn("{task.fields[status]}"),
             TextColumn("{task.fields[scores]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
             TimeRemainingColumn(),
+            TextColumn("left"),
             console=console,
             transient=True,
             disable=quiet or not console.is_terminal,
@@ -40,7 +39,7 @@ class Watch:
         self.task: TaskID | None = None
         self.number = self.clients = self.rounds = self.round = self.finished = self.first = 0
         self.downloads: dict[str, TaskID] = {}
-        self.label = ""
+        self.label = self.stage = ""
         self.began_at = 0.0
 
     def __enter__(self) -> Self:
@@ -54,8 +53,7 @@ class Watch:
         if file not in self.downloads:
             if not self.quiet:
                 self.console.print(f"downloading {escape(file)}")
-            fields: dict[str, Any] = {"round": 0, "rounds": 0, "stage": "", "done": "", "scores": ""}
-            self.downloads[file] = self.bar.add_task(f"downloading {escape(file)}", **fields)
+            self.downloads[file] = self.bar.add_task(f"downloading {escape(file)}", status="", scores="")
         self.bar.update(self.downloads[file], completed=done, total=total, visible=done != total)
 
     def federated(self, found: Audit) -> None:
@@ -80,39 +78,30 @@ class Watch:
         self.clients, self.rounds, self.round, self.first, self.finished = clients, rounds, done, done, 0
         self.label = f"[{self.number}/{self.cells}] {method}, seed {seed}"
         self.began_at = time.monotonic()
-        fields: dict[str, Any] = {
-            "round": done,
-            "rounds": rounds,
-            "stage": "train",
-            "done": f"0/{clients}",
-            "scores": "",
-        }
-        total = rounds * clients * 2
-        self.task = self.bar.add_task(escape(self.label), total=total, completed=done * clients * 2, **fields)
+        total, completed = rounds * clients * 2, done * clients * 2
+        short = self.label if len(self.label) <= LABEL else f"{self.label[: LABEL - 1]}…"
+        self.task = self.bar.add_task(escape(short), total=total, completed=completed, status="", scores="")
         if done and not self.quiet:
             self.console.print(f"{escape(self.label)}: continuing after round {done}")
 
     def progressed(self, stage: str, client: int) -> None:
         if self.task is None or stage not in ("train", "evaluate"):
             return
-        self.finished = self.finished % self.clients + 1
-        done: dict[str, Any] = {
-            "stage": stage,
-            "done": f"{self.finished}/{self.clients}",
-            "round": self.round + 1,
-        }
-        self.bar.update(self.task, advance=1, **done)
+        self.finished = self.finished + 1 if stage == self.stage else 1
+        self.stage = stage
+        status = f"round {self.round + 1}/{self.rounds} {stage} {self.finished}/{self.clients}"
+        self.bar.update(self.task, advance=1, status=status)
 
     def judged(self, record: Round) -> None:
-        self.round, self.finished = record.number, 0
+        self.round, self.stage = record.number, ""
         shown = ", ".join(
-            f"{measure.removesuffix('/accuracy')} {100 * sum(own.values()) / max(len(own), 1):.1f} %"
+            f"{measure.removesuffix('/accuracy')} {100 * fmean(own.values()):.1f}"
             for measure, own in record.scores.items()
             if measure.endswith("/accuracy")
         )
         if self.task is not None:
             completed = record.number * self.clients * 2
-            self.bar.update(self.task, completed=completed, scores=shown, round=record.number)
+            self.bar.update(self.task, completed=completed, scores=shown)
         if not self.quiet and not self.console.is_terminal:
             pace = (time.monotonic() - self.began_at) / (record.number - self.first)
             left = f"about {pace * (self.rounds - record.number):.0f} s left"
@@ -147,3 +136,4 @@ def picked(
 
 
 ROW_COLUMNS = 6
+LABEL = 20  # of a cell, on the line with the bar

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -45,7 +47,8 @@ class Workers:
         self.pipes[number], theirs = context.Pipe()
         arguments = (theirs, str(self.spool), number)
         process = context.Process(target=serve, args=arguments, name=f"fedakd-worker-{number}", daemon=True)
-        process.start()
+        with unheard(signal.SIGINT):  # Ctrl-C is for the parent, also while a worker is still importing
+            process.start()
         theirs.close()
         self.processes[number] = process
 
@@ -69,6 +72,19 @@ class Workers:
                 process.kill()
                 process.join()
         shutil.rmtree(self.spool, ignore_errors=True)
+
+
+@contextmanager
+def unheard(number: signal.Signals) -> Iterator[None]:
+    """The signal ignored, by this process for a moment and by those it starts for good."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may say so
+        yield
+        return
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 class Processes:

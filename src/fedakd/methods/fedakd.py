@@ -25,6 +25,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from fedakd.errors import PlanError
 from fedakd.method import Client
 from fedakd.methods.fedavg import FedAvg
 from fedakd.training import distil
@@ -43,6 +44,12 @@ class FedAKD(FedAvg):
 
     summary = "two distillations a round; only rows the local model gets right teach the global one"
     citation = "Yu et al., KDD 2025"
+
+    def __post_init__(self) -> None:
+        if self.alpha < 0 or self.beta < 0:
+            raise PlanError(f"fedakd: alpha and beta must be 0 or above, got {self.alpha} and {self.beta}")
+        if not self.temperature > 0:
+            raise PlanError(f"fedakd: temperature must be above 0, got {self.temperature}")
 
     def client_init(self, client: Client, params: Params) -> Tree:
         return {"local": params, "rounds": 0.0}

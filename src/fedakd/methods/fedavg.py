@@ -3,7 +3,8 @@
 McMahan, Moore, Ramage, Hampson, Aguera y Arcas. Communication-Efficient Learning of Deep Networks from
 Decentralized Data. AISTATS 2017.
 
-Deviations: none. Running statistics of batch norm are averaged with the same weights as the parameters.
+Deviations: none. Running statistics of batch norm are averaged with the same weights as the parameters. Where
+all clients are judged on one common test set they all score alike, and CF is undefined.
 """
 
 from __future__ import annotations
