@@ -75,6 +75,8 @@ def _losers(runs: Sequence[Fairness], losers: int) -> str:
 def _order(runs: Sequence[Fairness]) -> str:
     """Who stays stronger; over seeds CF and its ends are averaged: an interval of one run."""
     cf, low, high = (_mean([getattr(run, name) for run in runs]) for name in ("cf", "cf_low", "cf_high"))
+    if max(run.clients for run in runs) < 2:
+        return "one client alone has no order to keep (CF undefined)"
     if math.isnan(cf):
         return "whether stronger clients stay stronger cannot be told (CF undefined: all clients score alike)"
     numbers = "no interval" if math.isnan(low) else f"interval {low:.0f} to {high:.0f}"

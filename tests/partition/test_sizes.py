@@ -56,7 +56,9 @@ def test_rows_are_shuffled() -> None:
 def test_a_client_left_empty_is_told_how_many_rows_would_do() -> None:
     with pytest.raises(PartitionError, match=r"20 rows leave client 6 of 10 .* 30 rows would do") as caught:
         parts(PowerLaw(), 20, clients=10)
-    assert "fewer clients" in str(caught.value)
+    assert "at most 7 clients" in str(caught.value)
+    assert min(power_law(20, 7)) > 0
+    assert min(power_law(20, 8)) == 0
     assert min(power_law(30, 10)) > 0
 
 

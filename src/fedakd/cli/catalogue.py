@@ -91,7 +91,8 @@ def grid(headers: Sequence[str], rows: Sequence[Sequence[str]], title: str | Non
     for position, header in enumerate(headers):
         numeric = position > 0 and all(numberlike(row[position]) for row in rows)
         justify: Literal["left", "right"] = "right" if numeric else "left"
-        table.add_column(header, no_wrap=position == 0 or numeric, justify=justify, header_style="underline")
+        rigid = position == 0 or numeric
+        table.add_column(header, no_wrap=rigid, overflow="fold", justify=justify, header_style="underline")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table

@@ -72,9 +72,10 @@ def filled_sizes(total: int, clients: int, exponent: float) -> list[int]:
     if min(sizes) == 0:
         scale = sum(float(k) ** -exponent for k in range(1, clients + 1))
         enough = math.ceil(scale * float(clients) ** exponent)
+        fitting = next((k for k in range(clients - 1, 0, -1) if min(power_law(total, k, exponent))), 0)
         raise PartitionError(
             f"{total} rows leave client {sizes.index(0)} of {clients} with none (sizes like 1/k**{exponent:g}"
-            f"); {enough} rows would do, or fewer clients"
+            f"); {enough} rows would do, or at most {fitting} clients"
         )
     return sizes
 
