@@ -154,6 +154,7 @@ def test_a_method_whose_clients_all_failed_has_a_row_that_says_so(tmp_path):
     assert rows[0].failed
     assert not rows[1].failed
     assert "nobody can say whether joining pays" in rows[1].verdict
+    assert summary.accuracy_line(rows[1])[-2:] == ["unknown", "unknown"]
     json.dumps(summary.to_dict(plan, rows, []), allow_nan=False)
 
 

@@ -29,6 +29,9 @@ from fedakd.simulation import cores, engine_for, server_of, spec_of
 from fedakd.training import Task
 from fedakd.trees import Tree
 
+ROWS = {"dataset", "partition", "clients", "fraction", "preset"}  # what of a plan determines the rows drawn
+SEAL = hashlib.sha256().digest_size
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -122,6 +125,7 @@ class Cells:
             for notice in refused:
                 self.observer.noticed(notice)
             if start is None and (moved := store.set_aside()):
+                refused.append(moved)
                 self.observer.noticed(moved)
             store.rewind(len(start.rounds) if start else 0)
             start = start or begin(method, engine, server, seed=seed)
@@ -137,7 +141,8 @@ class Cells:
         """The seed's federation, with the rows that were drawn when the run began, and its audit."""
         name = f"seed{seed}{'-leaky' * leak}"
         drawn = federation_of(self.plan, self.dataset, seed, leak)
-        federation = with_stored_rows(drawn, self.folder.path / f"federation-{name}.safetensors")
+        asked = fingerprint({**self.plan.model_dump(include=ROWS), "seed": seed, "leak": leak})
+        federation = with_stored_rows(drawn, self.folder.path / f"federation-{name}-{asked}.safetensors")
         found = audit(federation)
         check(found)
         write_json(self.folder.path / f"audit-{name}.json", found.to_dict())
@@ -185,8 +190,12 @@ def with_stored_rows(federation: Federation, path: Path) -> Federation:
         rows = {"validation": federation.validation, "global_test": federation.global_test}
         parts = {"train": federation.train, "test": federation.test}
         tree = {part: {str(k): tensor(own) for k, own in enumerate(all_)} for part, all_ in parts.items()}
-        wire.save(path, tree | {name: tensor(own) for name, own in rows.items()})
-    stored = wire.load(path)
+        data = wire.dumps(tree | {name: tensor(own) for name, own in rows.items()})
+        wire.write(path, data + hashlib.sha256(data).digest())
+    data, seal = path.read_bytes()[:-SEAL], path.read_bytes()[-SEAL:]
+    if hashlib.sha256(data).digest() != seal:
+        raise PlanError(f"{path} is damaged; without it the rows are drawn anew: move it away to do that")
+    stored = wire.loads(data)
     train, test = (
         tuple(stored[part][str(k)].numpy() for k in range(federation.clients)) for part in ("train", "test")
     )

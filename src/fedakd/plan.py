@@ -47,8 +47,8 @@ class Plan(BaseModel):
     weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     participation: float = Field(default=1.0, gt=0, le=1)
     evaluation: Literal["auto", "local", "global"] = "auto"
-    max_seconds: float | None = Field(default=None, gt=0)
-    max_gradients: float | None = Field(default=None, gt=0)
+    max_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_gradients: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
     @field_validator("model")
     @classmethod

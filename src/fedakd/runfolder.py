@@ -19,12 +19,13 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedakd import wire
 from fedakd.engine.base import Engine
-from fedakd.errors import FedakdError, PlanError
+from fedakd.errors import PlanError
 from fedakd.plan import Plan, resolve
 from fedakd.rounds import Round, Start
 from fedakd.trees import Tree
@@ -116,8 +117,9 @@ class CellFolder:
         partial.mkdir()
         wire.save(partial / "server.safetensors", state)
         engine.save(partial)
-        files = {path.name: digest(path) for path in sorted(partial.iterdir())}
-        write_json(partial / "manifest.json", {"round": number, "identity": self.identity, "files": files})
+        files = {path.name: digest(path)._asdict() for path in sorted(partial.iterdir())}
+        manifest = {"round": number, "identity": self.identity, "files": files}
+        write_json(partial / "manifest.json", manifest | {"rounds": self._told_rounds(number)})
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
         for old in self.checkpoints()[KEPT:]:
@@ -132,26 +134,35 @@ class CellFolder:
         refused: list[str] = []
         for folder in self.checkpoints():
             try:
-                return self._load(folder, engine), refused
-            except (FedakdError, OSError) as error:
+                start = self._read(folder)
+            except (PlanError, wire.WireError) as error:
                 refused.append(f"checkpoint {folder.relative_to(self.path.parent)} refused: {error}")
+            else:
+                engine.load(folder)  # an engine that fails says nothing against the checkpoint
+                return start, refused
         return None, refused
 
-    def _load(self, folder: Path, engine: Engine) -> Start:
-        number = self._verified(folder)
+    def _read(self, folder: Path) -> Start:
+        number, told = self._verified(folder)
         rounds = self.rounds()[:number]
         if len(rounds) < number:
             raise PlanError(f"rounds.jsonl has only {len(rounds)} of its {number} rounds")
-        state = wire.load(folder / "server.safetensors")
-        engine.load(folder)
-        return Start(state, rounds)
+        if self._told_rounds(number) != told:
+            raise PlanError("the lines of rounds.jsonl are not those written before it")
+        return Start(wire.load(folder / "server.safetensors"), rounds)
 
-    def _verified(self, folder: Path) -> int:
-        """The round of a checkpoint whose every file is as it was written, for this very cell."""
+    def _told_rounds(self, number: int) -> str:
+        """A checksum of the first lines of rounds.jsonl."""
+        lines = (self.path / "rounds.jsonl").read_bytes().splitlines(keepends=True)
+        return hashlib.sha256(b"".join(lines[:number])).hexdigest()
+
+    def _verified(self, folder: Path) -> tuple[int, str]:
+        """The round of an intact checkpoint of this very cell, and the checksum of the rounds before it."""
         try:
             manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
-            number, identity, files = manifest["round"], manifest["identity"], manifest["files"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            number, told, identity = int(manifest["round"]), str(manifest["rounds"]), manifest["identity"]
+            files = {str(name): Digest(**own) for name, own in manifest["files"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise PlanError(f"manifest.json cannot be read ({error})") from error
         if identity != self.identity:
             raise PlanError(f"it was made for plan {identity}, this is plan {self.identity}")
@@ -159,8 +170,8 @@ class CellFolder:
             if not (folder / name).exists():
                 raise PlanError(f"{name} is missing")
             if (found := digest(folder / name)) != expected:
-                raise PlanError(f"{name} is damaged: expected {_told(expected)}, found {_told(found)}")
-        return int(number)
+                raise PlanError(f"{name} is damaged: expected {expected}, found {found}")
+        return number, told
 
     def rounds(self) -> list[Round]:
         """The rounds on disk, up to the first gap or broken line."""
@@ -169,15 +180,19 @@ class CellFolder:
         }
         found: list[Round] = []
         for line in _lines(self.path / "rounds.jsonl"):
-            if line.get("number") != len(found) + 1:
+            try:
+                record = _round(line, seconds.get(line["number"], 0.0))
+            except (KeyError, TypeError, ValueError, AttributeError):
                 break
-            found.append(_round(line, seconds.get(line["number"], 0.0)))
+            if record.number != len(found) + 1:
+                break
+            found.append(record)
         return found
 
     def rewind(self, number: int) -> None:
         """Forget everything after this round."""
         for name, key in (("rounds.jsonl", "number"), ("timings.jsonl", "round")):
-            lines = [line for line in _lines(self.path / name) if line.get(key, number + 1) <= number]
+            lines = [line for line in _lines(self.path / name) if line.get(key) in range(1, number + 1)]
             wire.write(self.path / name, "".join(json.dumps(line) + "\n" for line in lines).encode())
         for folder in self.checkpoints():
             if folder.name > f"round-{number:05d}":
@@ -186,24 +201,26 @@ class CellFolder:
     def finish(self, stopped: str | None, notices: list[str]) -> None:
         """Marks the cell as complete, and its rounds as they are."""
         done = {"identity": self.identity, "stopped": stopped, "notices": notices}
-        write_json(self.path / "done.json", done | {"rounds": digest(self.path / "rounds.jsonl")})
+        write_json(self.path / "done.json", done | {"rounds": digest(self.path / "rounds.jsonl")._asdict()})
 
     def finished(self) -> dict[str, Any] | None:
         """What `finish` wrote, if it was for this very cell and the rounds are still those."""
         try:
             done: dict[str, Any] = json.loads((self.path / "done.json").read_text())
-            same = (done["identity"], done["rounds"]) == (self.identity, digest(self.path / "rounds.jsonl"))
+            told, found = Digest(**done["rounds"]), digest(self.path / "rounds.jsonl")
+            same = done["identity"] == self.identity and told == found
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return done if same else None
 
     def set_aside(self) -> str | None:
         """Moves what another plan left here out of the way; nothing that was computed is thrown away."""
-        if not (self.path / "rounds.jsonl").exists():
+        if not self.checkpoints() and not (self.path / "done.json").exists():
             return None
         attic = self.path.parent.parent / "replaced"
         attic.mkdir(exist_ok=True)
-        place = attic / f"{self.path.name}-{len(list(attic.iterdir()))}"
+        free = (attic / f"{self.path.name}-{number}" for number in count())
+        place = next(place for place in free if not place.exists())
         self.path.rename(place)
         (self.path / "checkpoints").mkdir(parents=True)
         return f"{self.path.name} starts anew; what was there is kept in {place}"
@@ -213,13 +230,19 @@ def write_json(path: Path, value: Any) -> None:
     wire.write(path, (json.dumps(value, indent=1) + "\n").encode())
 
 
-def digest(path: Path) -> dict[str, Any]:
+class Digest(NamedTuple):
+    """What a file holds, in brief."""
+
+    bytes: int
+    sha256: str
+
+    def __str__(self) -> str:
+        return f"{self.bytes} bytes with checksum {self.sha256[:8]}"
+
+
+def digest(path: Path) -> Digest:
     data = path.read_bytes()
-    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-
-
-def _told(found: dict[str, Any]) -> str:
-    return f"{found['bytes']} bytes with checksum {found['sha256'][:8]}"
+    return Digest(len(data), hashlib.sha256(data).hexdigest())
 
 
 def _append(path: Path, line: dict[str, Any]) -> None:
@@ -232,7 +255,7 @@ def _append(path: Path, line: dict[str, Any]) -> None:
 def _lines(path: Path) -> list[dict[str, Any]]:
     """The lines up to the first broken one: a process that was killed may have left half of it."""
     found: list[dict[str, Any]] = []
-    for line in path.read_text().split("\n")[:-1] if path.exists() else []:
+    for line in path.read_text(errors="replace").split("\n")[:-1] if path.exists() else []:
         try:
             found.append(dict(json.loads(line)))
         except (ValueError, TypeError):

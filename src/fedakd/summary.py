@@ -66,7 +66,10 @@ class Row:
     def verdict(self) -> str:
         if self.failed:
             return f"{self.label}: failed: no client could train (see below)."
-        return verdict(self.label, [one for one in self.per_seed if one.clients])
+        trained = [one for one in self.per_seed if one.clients]
+        lost = len(self.per_seed) - len(trained)
+        remark = f" In {lost} of {len(self.per_seed)} seeds no client could train." if lost else ""
+        return verdict(self.label, trained) + remark
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -172,8 +175,10 @@ def accuracy_line(row: Row) -> list[str]:
     levels = [points(spread[name]) for name in ("average", "maximum", "minimum")]
     if row.method == REFERENCE:
         return [row.label, *levels, "", ""]
-    worse, clients = sum(one.worse_off or 0 for one in row.per_seed), sum(one.clients for one in row.per_seed)
-    return [row.label, *levels, points(spread["mean_gain"], sign=True), f"{worse} of {clients}"]
+    compared = [one for one in row.per_seed if one.worse_off is not None]
+    worse, clients = sum(one.worse_off or 0 for one in compared), sum(one.clients for one in compared)
+    told = f"{worse} of {clients}" if compared else "unknown"
+    return [row.label, *levels, points(spread["mean_gain"], sign=True), told]
 
 
 def fairness_line(row: Row) -> list[str]:
@@ -210,6 +215,8 @@ def gain_of(per_seed: Sequence[Fairness], client: int) -> str:
 
 def points(spread: Spread, sign: bool = False) -> str:
     """A fraction as percentage points, with its standard deviation over seeds."""
+    if math.isnan(spread.mean):
+        return "unknown"
     shown = f"{100 * spread.mean:{'+' if sign else ''}.1f}"
     return shown if math.isnan(spread.std) else f"{shown} ± {100 * spread.std:.1f}"
 

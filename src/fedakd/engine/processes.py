@@ -84,7 +84,8 @@ def unheard(number: signal.Signals) -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(number, before)
+        if before is not None:  # None: a handler that Python did not install and cannot put back
+            signal.signal(number, before)
 
 
 class Processes:
@@ -98,7 +99,11 @@ class Processes:
         self.kept: dict[int, Path] = {}  # each worker's last complete state
         self.version = 0
         self.revived: set[int] = set()
-        self._each("build", lambda worker: (self._blueprint(worker),))
+        try:
+            self._each("build", lambda worker: (self._blueprint(worker),))
+        except BaseException:
+            self.close()
+            raise
 
     def start(self, params: Params) -> None:
         ref = self._post({0: params})[0]
