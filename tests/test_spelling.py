@@ -161,7 +161,7 @@ def value_of(annotation: str) -> st.SearchStrategy[Any]:
     if annotation.startswith("Literal"):
         return st.sampled_from([word for word in annotation.split('"')[1::2] or annotation.split("'")[1::2]])
     return {
-        "float": st.floats(0, 10),
+        "float": st.floats(0, 10, exclude_min=True),
         "int": st.integers(1, 9),
         "bool": st.sampled_from([True, False]),
         "str": st.just("word"),

@@ -26,7 +26,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """The message for a name that is not among the known ones, nearest first.
 
     >>> unknown("method", "fedavk", ["standalone", "fedavg", "fedakd"])
-    "unknown method 'fedavk'; did you mean 'fedakd' or 'fedavg'? Known: standalone, fedavg, fedakd"
+    "unknown method 'fedavk'; did you mean 'fedavg' or 'fedakd'? Known: standalone, fedavg, fedakd"
     """
     names = list(known)
     near = get_close_matches(name.lower(), names, n=2, cutoff=0.5)
