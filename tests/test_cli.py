@@ -135,7 +135,38 @@ def test_an_existing_run_is_refused_and_stays(tmp_path):
 def test_resume_takes_no_other_plan(tmp_path):
     done = fedakd("run", "--resume", str(tmp_path), "--rounds", "5", "--preset", "paper", check=False)
     assert done.returncode == 2
-    assert "leave out --preset, --rounds" in done.stderr
+    assert "leave out --rounds, --preset" in done.stderr
+
+
+def test_every_field_of_a_plan_can_be_said(tmp_path):
+    said = {
+        "dataset": "digits",
+        "partition": "pow(1.5)",
+        "method": "fedavg",
+        "seed": "3",
+        "clients": "2",
+        "rounds": "1",
+        "preset": "paper",
+        "fraction": "0.4",
+        "model": "linear",
+        "epochs": "2",
+        "batch_size": "9",
+        "optimizer": "adam",
+        "lr": "0.05",
+        "weight_decay": "0.25",
+        "participation": "0.5",
+        "evaluation": "global",
+        "max_seconds": "900.0",
+        "max_gradients": "90000.0",
+    }
+    words = [word for name, value in said.items() for word in (f"--{name.replace('_', '-')}", value)]
+    fedakd("run", *words, "--workers", "0", "--out", str(tmp_path / "run"))
+    plan = json.loads((tmp_path / "run/plan.json").read_text())["plan"]
+    assert plan.pop("methods") == ["standalone", "fedavg"]
+    assert plan.pop("seeds") == [3]
+    assert {name: str(value) for name, value in plan.items()} == {
+        name: value for name, value in said.items() if name not in ("method", "seed")
+    }
 
 
 @pytest.mark.parametrize("option", ["--out", "--resume"])

@@ -192,7 +192,8 @@ def with_stored_rows(federation: Federation, path: Path) -> Federation:
         tree = {part: {str(k): tensor(own) for k, own in enumerate(all_)} for part, all_ in parts.items()}
         data = wire.dumps(tree | {name: tensor(own) for name, own in rows.items()})
         wire.write(path, data + hashlib.sha256(data).digest())
-    data, seal = path.read_bytes()[:-SEAL], path.read_bytes()[-SEAL:]
+    stored_bytes = path.read_bytes()
+    data, seal = stored_bytes[:-SEAL], stored_bytes[-SEAL:]
     if hashlib.sha256(data).digest() != seal:
         raise PlanError(f"{path} is damaged; without it the rows are drawn anew: move it away to do that")
     stored = wire.loads(data)

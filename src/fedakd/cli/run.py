@@ -97,6 +97,7 @@ def run(
     optimizer: Annotated[str | None, typer.Option(show_default="preset's", help="sgd or adam.")] = None,
     epochs: Annotated[int | None, typer.Option(show_default="1", help="Local epochs a round.")] = None,
     batch_size: Annotated[int | None, typer.Option(show_default="32", help="Rows a step.")] = None,
+    weight_decay: Annotated[float | None, typer.Option(show_default="0", help="L2 penalty.")] = None,
     participation: Annotated[
         float | None, typer.Option(show_default="1", help="Share of clients a round.")
     ] = None,
@@ -118,34 +119,25 @@ def run(
 
     Example: fedakd run --dataset fashion-mnist --partition "ics(5)" --method fedavg --method fedakd
     """
+    choices = _choices(locals())  # first: before there is anything else among them
     from fedakd.plan import resolve
     from fedakd.runfolder import RunFolder
 
-    choices: dict[str, Any] = {
-        "preset": preset,
-        "dataset": dataset,
-        "partition": partition,
-        "methods": tuple(method) if method else None,
-        "rounds": rounds,
-        "clients": clients,
-        "seeds": tuple(seed) if seed else None,
-        "model": model,
-        "fraction": fraction,
-        "lr": lr,
-        "optimizer": optimizer,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "participation": participation,
-        "evaluation": evaluation,
-        "max_seconds": max_seconds,
-        "max_gradients": max_gradients,
-    }
     if resume is not None:
         _refuse_changes(choices, out)
         folder, plan = RunFolder.open(resume)
     else:
         plan, folder = _new(resolve(**choices), out)
     _carry_out(plan, folder, workers, data_dir, as_json=as_json, quiet=quiet)
+
+
+def _choices(options: dict[str, Any]) -> dict[str, Any]:
+    """What the options say about the plan, by its fields; the other options are about this call alone."""
+    from fedakd.plan import Plan
+
+    repeatable = {"methods": "method", "seeds": "seed"}
+    said = {field: options[repeatable.get(field, field)] for field in Plan.model_fields}
+    return said | {field: tuple(said[field]) if said[field] else None for field in repeatable}
 
 
 def _refuse_changes(choices: dict[str, Any], out: Path | None) -> None:

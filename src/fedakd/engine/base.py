@@ -120,7 +120,7 @@ class Site:
             yield
         except FedakdError:
             raise
-        except Exception as error:
+        except Exception as error:  # a method is anybody's code and may raise anything
             place = f"client {self.client.id}, round {round}, {stage}"
             raise ClientError(f"{place}: {type(error).__name__}: {error}") from error
 

@@ -101,7 +101,7 @@ class Processes:
         self.revived: set[int] = set()
         try:
             self._each("build", lambda worker: (self._blueprint(worker),))
-        except BaseException:
+        except BaseException:  # Ctrl-C included: nobody else knows of these workers yet
             self.close()
             raise
 

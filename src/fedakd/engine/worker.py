@@ -59,7 +59,7 @@ class Worker:
         try:
             yield from getattr(self, command)(*arguments)
             yield ("end",)
-        except Exception as error:
+        except Exception as error:  # whatever it is, the parent must hear of it and the worker serve on
             traceback.print_exc()
             yield ("error", str(error))
 
