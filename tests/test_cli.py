@@ -196,23 +196,42 @@ def test_ctrl_c_while_workers_start_shows_no_traceback(tmp_path):
         assert f"--resume '{path}'" in said
 
 
-def test_resume_after_kill_9_at_every_round_is_bit_identical(tmp_path):
-    """One run killed as soon as each of its rounds is on disk, resumed each time, against one left alone."""
+KILLED = """
+import os, signal
+from fedakd import experiment
+from fedakd.cli import main
+from fedakd.runfolder import CellFolder
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if {stage!r} == "after":
+    make = experiment.keeper
+    experiment.keeper = lambda *given: lambda *round, keep=make(*given): die(keep(*round))
+else:
+    whole = CellFolder.checkpoint
+
+    def checkpoint(*given):
+        CellFolder.prune = die  # the new checkpoint is there, the old ones are not removed yet
+        whole(*given)
+
+    CellFolder.checkpoint = checkpoint
+main()
+"""
+
+
+@pytest.mark.parametrize("stage", ["after", "before pruning"])
+def test_resume_after_kill_9_at_every_round_is_bit_identical(stage, tmp_path):
+    """One run that is killed with each round it completes, and resumed each time, against one left alone."""
     words = [*SMALL, "--workers", "1"]
     fedakd("run", *words, "--out", str(tmp_path / "whole"))
     path = tmp_path / "killed"
     command = ["run", *words, "--out", str(path)]
-    kills = 0
-    for rounds in range(1, 7):  # three of Standalone, three of FedAKD
-        process = started(*command)
-        wait_for_rounds(path, rounds, process)
-        if process.poll() is None:
-            process.kill()
-            kills += 1
-        process.communicate()
+    for _ in range(6):  # three rounds of Standalone, three of FedAKD
+        killing = [sys.executable, "-c", KILLED.format(stage=stage), *command]
+        assert subprocess.run(killing, capture_output=True, check=False).returncode == -signal.SIGKILL
         command = ["run", "--resume", str(path), "--workers", "1"]
     fedakd(*command)
-    assert kills >= 5
     assert numbers(path) == numbers(tmp_path / "whole")
     for name in ("summary.json", "summary.md"):
         assert (path / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

@@ -122,7 +122,11 @@ class CellFolder:
         write_json(partial / "manifest.json", manifest | {"rounds": self._told_rounds(number)})
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
-        for old in self.checkpoints()[KEPT:]:
+        self.prune()
+
+    def prune(self) -> None:
+        """Removes all but the last checkpoints, and what a process that was killed left half done."""
+        for old in [*self.checkpoints()[KEPT:], *(self.path / "checkpoints").glob("*.tmp")]:
             shutil.rmtree(old, ignore_errors=True)
 
     def checkpoints(self) -> list[Path]:
@@ -200,6 +204,7 @@ class CellFolder:
 
     def finish(self, stopped: str | None, notices: list[str]) -> None:
         """Marks the cell as complete, and its rounds as they are."""
+        self.prune()  # a process that was killed may not have come to it
         done = {"identity": self.identity, "stopped": stopped, "notices": notices}
         write_json(self.path / "done.json", done | {"rounds": digest(self.path / "rounds.jsonl")._asdict()})
 

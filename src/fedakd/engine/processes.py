@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import shutil
 import signal
@@ -16,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, cast
 
-from fedakd import trees
+from fedakd import trees, wire
 from fedakd.engine.base import ClientError, Progress, Rows, Scores, Spec, Trained
 from fedakd.engine.worker import Ref, append, serve
 from fedakd.errors import FedakdError
@@ -123,10 +122,7 @@ class Processes:
 
     def save(self, folder: Path) -> None:
         for worker, path in self.kept.items():
-            with (folder / f"clients-{worker}.safetensors").open("wb") as file:
-                file.write(path.read_bytes())
-                file.flush()
-                os.fsync(file.fileno())
+            wire.write(folder / f"clients-{worker}.safetensors", path.read_bytes())
 
     def load(self, folder: Path) -> None:
         self._changing("load", lambda _: (str(folder),))
