@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -55,7 +57,7 @@ MAKERS: dict[str, Callable[[], nn.Module]] = {
 
 
 def bench(model: str = "mlp", stream: tuple[int, ...] = (0, 1, 2), **recipe: object) -> Bench:
-    return Bench(Task(MAKERS[model]), Recipe(batch_size=8, **recipe), stream)  # type: ignore[arg-type]
+    return Bench(Task(MAKERS[model]), Recipe(**{"batch_size": 8, **recipe}), stream)  # type: ignore[arg-type]
 
 
 def rows(n: int = 30, seed: int = 0) -> Examples:
@@ -79,8 +81,9 @@ def test_batches_cover_the_rows_and_none_has_one_row(n: int, size: int) -> None:
 @pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 30])
 def test_an_epoch_sees_every_row_once_with_its_label(n: int) -> None:
     one, data = bench(), rows(n)
-    batches = list(one.batches(data, epochs=3))
-    assert len(batches) == one.steps(data, epochs=3)
+    thrice = replace(one.recipe, epochs=3)
+    batches = list(one.batches(data, thrice))
+    assert len(batches) == one.steps(data, thrice)
     for epoch in range(3):
         seen = [i for b in batches[epoch * one.steps(data) :][: one.steps(data)] for i in b.rows.tolist()]
         assert sorted(seen) == list(range(n))
@@ -91,7 +94,8 @@ def test_an_epoch_sees_every_row_once_with_its_label(n: int) -> None:
 
 def test_the_order_depends_on_stream_purpose_and_epoch_alone() -> None:
     def order(stream: tuple[int, ...], purpose: str = "fit", epochs: int = 1) -> list[int]:
-        return [i for b in bench(stream=stream).batches(rows(), epochs, purpose) for i in b.rows.tolist()]
+        one = bench(stream=stream, epochs=epochs)
+        return [i for b in one.batches(rows(), purpose=purpose) for i in b.rows.tolist()]
 
     assert order((0, 1, 2)) == order((0, 1, 2)) == order((0, 1, 2), epochs=2)[:30]
     streams = [(0, 1, 2), (5, 1, 2), (0, 5, 2), (0, 1, 5), (0, 2, 1)]
@@ -215,8 +219,9 @@ def test_steps_and_sample_gradients_are_counted() -> None:
     one.fit(one.init(0), data, loss=loss)
     assert len(calls) == one.steps(data) == 2 * 4
     assert one.gradients == sum(calls) == 66
-    one.fit(one.init(0), data, loss=loss, epochs=5)
-    assert len(calls) == one.steps(data) + one.steps(data, epochs=5)
+    longer = replace(one.recipe, epochs=5)
+    one.fit(one.init(0), data, loss=loss, recipe=longer)
+    assert len(calls) == one.steps(data) + one.steps(data, longer)
     assert one.gradients == 66 + 165
 
 
@@ -246,12 +251,28 @@ def test_only_the_named_parameters_move() -> None:
     assert trees.equal(one.fit(params, data), bench("cnn", lr=0.1, epochs=2).fit(params, data))
 
 
-def test_epochs_and_weight_decay_can_be_set_for_one_fit() -> None:
+@pytest.mark.parametrize(
+    "change", [{"epochs": 3}, {"weight_decay": 0.2}, {"lr": 0.3}, {"batch_size": 5}, {"optimizer": "adam"}]
+)
+def test_one_fit_can_have_a_recipe_of_its_own(change: dict[str, Any]) -> None:
     params, data = bench().init(0), rows()
-    assert trees.equal(bench(epochs=1).fit(params, data, epochs=3), bench(epochs=3).fit(params, data))
-    assert trees.equal(bench().fit(params, data, weight_decay=0.2), bench(weight_decay=0.2).fit(params, data))
-    assert trees.equal(bench(weight_decay=0.2).fit(params, data, weight_decay=0.0), bench().fit(params, data))
-    assert trees.equal(bench().fit(params, data, epochs=0), params)
+    changed = bench().fit(params, data, recipe=replace(bench().recipe, **change))
+    assert trees.equal(changed, bench(**change).fit(params, data))
+    assert not trees.equal(changed, bench().fit(params, data))
+
+
+def test_no_epochs_change_nothing() -> None:
+    one = bench(epochs=0)
+    assert trees.equal(one.fit(one.init(0), rows()), one.init(0))
+
+
+def test_parameters_and_buffers_are_apart() -> None:
+    one = bench("cnn")
+    params = one.init(0)
+    trained, rest = one.parameters(params), one.buffers(params)
+    assert list(trained) == one.trainable
+    assert {name.rpartition(".")[2] for name in rest} == {"running_mean", "running_var"}
+    assert trees.equal({**trained, **rest}, params)
 
 
 def test_another_module_can_be_fitted() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -145,8 +146,9 @@ def test_each_row_is_taught_by_its_own_teacher_row() -> None:
 
 def test_distillation_teaches() -> None:
     one, data = bench(), rows(100)
-    teacher = one.logits(one.fit(one.init(5), rows(100, seed=3), epochs=20), data)
-    copied = one.fit(one.init(0), data, loss=distil(teacher, 1.0, 1.0, lambda z, y: 0 * z.sum()), epochs=40)
+    teacher = one.logits(one.fit(one.init(5), rows(100, seed=3), recipe=replace(one.recipe, epochs=20)), data)
+    silent = distil(teacher, 1.0, 1.0, lambda z, y: 0 * z.sum())
+    copied = one.fit(one.init(0), data, loss=silent, recipe=replace(one.recipe, epochs=40))
     agreement = (one.logits(copied, data).argmax(1) == teacher.argmax(1)).double().mean()
     assert float(agreement) > 0.9
 
@@ -181,8 +183,8 @@ def test_one_row_is_normalised_by_running_statistics_where_it_has_no_spread() ->
 @pytest.mark.parametrize("model", ["cnn", "mlp", "cnn2", "linear"])
 def test_one_row_can_be_learned(model: str) -> None:
     one, data = bench(model), rows(1)
-    params = one.init(0)
-    assert one.risk(one.fit(params, data, epochs=3), data) < one.risk(params, data)
+    params, thrice = one.init(0), replace(one.recipe, epochs=3)
+    assert one.risk(one.fit(params, data, recipe=thrice), data) < one.risk(params, data)
 
 
 @pytest.mark.parametrize("model", ["cnn", "mlp"])

@@ -6,7 +6,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,8 +17,9 @@ from torch.nn import functional as F
 from fedakd.errors import FedakdError
 from fedakd.examples import Examples, take
 from fedakd.optimizers import optimizer
-from fedakd.trees import Params
+from fedakd.trees import Params, pick
 
+SGD_LR = 0.1  # for methods that need SGD where the recipe says Adam: what SCAFFOLD and FedDC were run with
 CHUNK = 64  # rows per forward pass where no gradient is kept: what a core's cache holds
 
 
@@ -43,6 +44,15 @@ class Recipe:
     lr: float = 0.01
     optimizer: Literal["sgd", "adam"] = "sgd"
     weight_decay: float = 0.0
+
+    def as_sgd(self, lr: float | None = None) -> Recipe:
+        """With plain SGD, for methods whose arithmetic needs it: at the rate given, or its own, or 0.1.
+
+        >>> Recipe(lr=0.001, optimizer="adam").as_sgd().lr, Recipe(lr=0.03).as_sgd().lr
+        (0.1, 0.03)
+        """
+        own = self.lr if self.optimizer == "sgd" else SGD_LR
+        return replace(self, optimizer="sgd", lr=own if lr is None else lr)
 
 
 class Batch(NamedTuple):
@@ -73,6 +83,15 @@ class Bench:
         """The names of the parameters, without buffers: what gradients, updates and masks are about."""
         return [name for name, _ in self.module.named_parameters()]
 
+    def parameters(self, params: Params) -> Params:
+        """What is trained, without buffers."""
+        return pick(params, self.trainable)
+
+    def buffers(self, params: Params) -> Params:
+        """What is not trained: running statistics."""
+        trained = set(self.trainable)
+        return {name: part for name, part in params.items() if name not in trained}
+
     def generator(self, purpose: str) -> torch.Generator:
         return torch.Generator().manual_seed(derived_seed(*self.stream, purpose))
 
@@ -88,8 +107,7 @@ class Bench:
         *,
         loss: Loss | None = None,
         grad: Callable[[str, Tensor], Tensor] | None = None,
-        epochs: int | None = None,
-        weight_decay: float | None = None,
+        recipe: Recipe | None = None,
         only: Callable[[str], bool] | None = None,
         module: nn.Module | None = None,
         purpose: str = "fit",
@@ -97,17 +115,17 @@ class Bench:
         """The parameters after some epochs over the rows, with an optimiser of their own.
 
         `grad` rewrites a parameter's gradient before each step, `only` names the parameters that may move,
-        `module` replaces the task's model, and fits of one purpose see the rows in the same order.
+        `recipe` and `module` replace the bench's own, and fits of one purpose see the rows in the same order.
         """
+        recipe = recipe or self.recipe
         module = loaded(self.module if module is None else module, params).train()
         named = {n: p for n, p in module.named_parameters() if only is None or only(n)}
-        if len(data) == 1 or self.recipe.batch_size == 1:
+        if len(data) == 1 or recipe.batch_size == 1:
             keep_statistics(module)
         loss = loss or self.loss
         with training_only(module, named), seeded(derived_seed(*self.stream, purpose, "layers")):
-            decay = self.recipe.weight_decay if weight_decay is None else weight_decay
-            stepper = optimizer(self.recipe.optimizer, list(named.values()), self.recipe.lr, decay)
-            for step, batch in enumerate(self.batches(data, epochs, purpose), 1):
+            stepper = optimizer(recipe.optimizer, list(named.values()), recipe.lr, recipe.weight_decay)
+            for step, batch in enumerate(self.batches(data, recipe, purpose), 1):
                 value = loss(module, batch)
                 if not math.isfinite(value.item()):
                     raise Diverged(f"step {step}: the loss is {value.item()}")
@@ -117,22 +135,22 @@ class Bench:
                         parameter.grad = grad(name, parameter.grad)  # type: ignore[misc]
                 stepper.step()
                 self.gradients += len(batch.y)
-        return finite(snapshot(module), self.steps(data, epochs))
+        return finite(snapshot(module), self.steps(data, recipe))
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         return self.task.loss(module(batch.x), batch.y)
 
-    def batches(self, data: Examples, epochs: int | None = None, purpose: str = "fit") -> Iterator[Batch]:
-        rng = self.generator(purpose)
-        for _ in range(self.recipe.epochs if epochs is None else epochs):
+    def batches(self, data: Examples, recipe: Recipe | None = None, purpose: str = "fit") -> Iterator[Batch]:
+        recipe, rng = recipe or self.recipe, self.generator(purpose)
+        for _ in range(recipe.epochs):
             order = torch.randperm(len(data), generator=rng)
-            for rows in torch.split(order, batch_sizes(len(data), self.recipe.batch_size)):
+            for rows in torch.split(order, batch_sizes(len(data), recipe.batch_size)):
                 yield Batch(take(data.x, rows), data.y[rows], rows)
 
-    def steps(self, data: Examples, epochs: int | None = None) -> int:
+    def steps(self, data: Examples, recipe: Recipe | None = None) -> int:
         """How many optimiser steps a fit takes."""
-        passes = self.recipe.epochs if epochs is None else epochs
-        return passes * len(batch_sizes(len(data), self.recipe.batch_size))
+        recipe = recipe or self.recipe
+        return recipe.epochs * len(batch_sizes(len(data), recipe.batch_size))
 
     def logits(self, params: Params, data: Examples) -> Tensor:
         """The model's outputs in evaluation mode, (rows, classes)."""
