@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -96,17 +97,58 @@ def clip(a: Params, limit: float) -> Params:
     return scale(a, limit / length) if length > limit else dict(a)
 
 
+def cosine(a: Params, b: Params) -> float:
+    """The cosine of the angle between two trees; 0 where either is zero."""
+    x, y = vector(a).double(), vector(b).double()
+    return float(x @ y / (torch.linalg.vector_norm(x) * torch.linalg.vector_norm(y)).clamp_min(1e-10))
+
+
+def largest(a: Params, count: int) -> Params:
+    """The `count` entries of largest magnitude, zero elsewhere; ties go to the lower index."""
+    row = vector(a)
+    kept = torch.argsort(row.abs(), descending=True, stable=True)[: max(count, 0)]
+    return unvector(torch.zeros_like(row).index_copy_(0, kept, row[kept]), a)
+
+
 def top(a: Params, fraction: float) -> Params:
-    """The floor(fraction * D) entries of largest magnitude, zero elsewhere; ties go to the lower index.
+    """The largest floor(fraction * D) entries of the whole tree.
 
     >>> top({"w": torch.tensor([3.0, -4.0, 1.0])}, 0.67)
     {'w': tensor([ 3., -4.,  0.])}
     """
-    row = vector(a)
     # the small term keeps exact fractions exact: 0.29 * 100 is 28.999999999999996
-    count = min(max(int(fraction * len(row) + 1e-9), 0), len(row))
-    kept = torch.argsort(row.abs(), descending=True, stable=True)[:count]
-    return unvector(torch.zeros_like(row).index_copy_(0, kept, row[kept]), a)
+    return largest(a, int(fraction * sum(part.numel() for part in a.values()) + 1e-9))
+
+
+def top_each(a: Params, fraction: float) -> Params:
+    """The largest ceil(fraction * entries) of each tensor by itself.
+
+    >>> top_each({"w": torch.tensor([3.0, -4.0, 1.0]), "b": torch.tensor([0.5])}, 0.4)
+    {'w': tensor([ 3., -4.,  0.]), 'b': tensor([0.5000])}
+    """
+    counts = {name: math.ceil(fraction * part.numel() - 1e-9) for name, part in a.items()}
+    return {name: largest({name: part}, counts[name])[name] for name, part in a.items()}
+
+
+def pack(a: Params) -> Tree:
+    """A tree of tensors in the shorter of two forms: all entries, or those that are not zero and where."""
+    row = vector(a)
+    where = row.nonzero().squeeze(1)
+    if len(where) * (4 + row.element_size()) >= row.nbytes:
+        return {"all": row}
+    return {"where": where.to(torch.int32), "what": row[where]}
+
+
+def unpack(packed: Tree, like: Params) -> Params:
+    """The tree that was packed, with the names and shapes of another.
+
+    >>> unpack(pack({"w": torch.tensor([0.0, 0.0, 0.0, 2.0])}), {"w": torch.ones(4)})
+    {'w': tensor([0., 0., 0., 2.])}
+    """
+    if "all" in packed:
+        return unvector(packed["all"], like)
+    row = torch.zeros_like(vector(like))
+    return unvector(row.index_copy_(0, packed["where"].long(), packed["what"]), like)
 
 
 def leaves(tree: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
