@@ -55,13 +55,23 @@ def test_help_teaches_and_loads_nothing_heavy():
     assert fedakd("--version").stdout.startswith("fedakd ")
 
 
+THIRTEEN = {
+    "standalone", "fedavg", "fedprox", "scaffold", "cffl", "cgsv", "fedave", "fedsac", "pfedck", "feddc",
+    "fedas", "fedmpr", "fedakd",
+}  # fmt: skip
+
+
+def test_methods_say_where_they_come_from_and_how_sure_we_are():
+    listed = {one["name"]: one for one in json.loads(fedakd("methods", "--json").stdout)}
+    assert all(one["citation"] and one["confidence"] for one in listed.values())
+    rebuilt = {name for name, one in listed.items() if one["confidence"] == "reconstructed"}
+    assert rebuilt == {"fedsac", "pfedck", "fedmpr"}
+
+
 @pytest.mark.parametrize(
     ("command", "names"),
     [
-        (
-            "methods",
-            {"standalone", "fedavg", "fedakd", "fedakd-all-data", "fedakd-single-dist", "fedakd-correct-agg"},
-        ),
+        ("methods", THIRTEEN | {"fedakd-all-data", "fedakd-single-dist", "fedakd-correct-agg"}),
         ("partitions", {"iid", "pow", "bcs", "ics", "cla", "dir", "group"}),
         ("datasets", {"digits", "fashion-mnist", "cifar10"}),
     ],
@@ -135,7 +145,7 @@ def test_an_existing_run_is_refused_and_stays(tmp_path):
 def test_resume_takes_no_other_plan(tmp_path):
     done = fedakd("run", "--resume", str(tmp_path), "--rounds", "5", "--preset", "paper", check=False)
     assert done.returncode == 2
-    assert "leave out --rounds, --preset" in done.stderr
+    assert "leave out --preset, --rounds" in done.stderr
 
 
 def test_every_field_of_a_plan_can_be_said(tmp_path):

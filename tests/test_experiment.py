@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedakd import summary
+from fedakd import summary, tables
 from fedakd.data import load
 from fedakd.errors import PlanError
 from fedakd.experiment import carry_out, contents, federation_of
@@ -94,20 +94,21 @@ def test_the_summary_has_every_view_and_the_reference(tmp_path):
     assert [row.label for row in rows] == [
         "Standalone",
         "FedAvg (global)",
+        "FedAvg (trained)",
         "FedAKD (personal)",
         "FedAKD (global)",
     ]
-    assert [row.judged for row in rows] == [True, True, True, False]
+    assert [row.judged for row in rows] == [True, True, False, True, False]
     reference = rows[0].per_seed
     assert all(one.cf == 100.0 and one.mean_gain == 0 for one in reference)
     by_hand = np.mean(list(cells[0].rounds[-1].scores["personal/accuracy"].values()))
     assert reference[0].average == pytest.approx(by_hand)
-    headers, clients = summary.client_table(rows)
+    headers, clients = tables.client_table(rows)
     assert headers == ["client", "alone", *(row.label for row in rows[1:])]
     both = [rows[1].accuracies[s][2] - rows[0].accuracies[s][2] for s in (0, 1)]
     spread = f"{100 * np.mean(both):+.1f} ± {100 * np.std(both, ddof=1):.1f}"
     assert clients[2][2] == spread
-    text = summary.markdown(plan, rows, ["a warning"])
+    text = tables.markdown(plan, rows, ["a warning"])
     assert "**a warning**" in text
     assert all(row.verdict in text for row in rows)
     assert json.dumps(summary.to_dict(plan, rows, []), allow_nan=False)
@@ -118,7 +119,7 @@ def test_failures_and_budgets_are_told_in_the_summary(tmp_path):
     broken = replace(cells[1].rounds[-1], failures={2: "round 2, client 2, step 7: the loss is nan"})
     cells[1] = replace(cells[1], rounds=[cells[1].rounds[0], broken])
     rows = summary.rows_of(cells)
-    text = summary.markdown(plan, rows, [])
+    text = tables.markdown(plan, rows, [])
     assert rows[1].failures == ["seed 0: round 2, client 2, step 7: the loss is nan"]
     assert "budget of 500 sample-gradients was used up" in rows[1].stopped[0]
     assert "## What went wrong" in text
@@ -148,13 +149,13 @@ def test_a_method_whose_clients_all_failed_has_a_row_that_says_so(tmp_path):
     rows = summary.rows_of([cells[0], failing_at(cells[1], [0, 1, 2])])
     assert rows[1].failed
     assert "failed: no client could train" in rows[1].verdict
-    assert summary.accuracy_line(rows[1])[:2] == ["FedAvg (global)", "failed"]
-    assert "unknown" in summary.markdown(plan, rows, [])
+    assert tables.accuracy_line(rows[1])[:2] == ["FedAvg (global)*", "failed"]
+    assert "unknown" in tables.markdown(plan, rows, [])
     rows = summary.rows_of([failing_at(cells[0], [0, 1, 2]), cells[1]])
     assert rows[0].failed
     assert not rows[1].failed
     assert "nobody can say whether joining pays" in rows[1].verdict
-    assert summary.accuracy_line(rows[1])[-2:] == ["unknown", "unknown"]
+    assert tables.accuracy_line(rows[1])[-2:] == ["unknown", "unknown"]
     json.dumps(summary.to_dict(plan, rows, []), allow_nan=False)
 
 
@@ -163,7 +164,7 @@ def test_one_method_that_fails_does_not_end_the_others(tmp_path):
     assert [cell.method for cell in cells][-1] == "fedavg"
     assert cells[1].stopped.startswith("every client failed")
     assert len(cells[2].rounds) == 3
-    assert "every client failed" in summary.markdown(plan, summary.rows_of(cells), [])
+    assert "every client failed" in tables.markdown(plan, summary.rows_of(cells), [])
 
 
 def test_the_published_protocol_is_judged_by_the_global_model(tmp_path):
@@ -174,7 +175,7 @@ def test_the_published_protocol_is_judged_by_the_global_model(tmp_path):
 def test_notices_are_told_in_the_summary(tmp_path):
     cells, plan = run_of(tmp_path / "run", methods=("fedavg",))
     cells[1] = replace(cells[1], notices=("worker 0 died: signal 9",))
-    assert "seed 0: worker 0 died: signal 9" in summary.markdown(plan, summary.rows_of(cells), [])
+    assert "seed 0: worker 0 died: signal 9" in tables.markdown(plan, summary.rows_of(cells), [])
 
 
 def test_the_common_test_set_is_shared_and_not_copied():
@@ -187,7 +188,7 @@ def test_the_common_test_set_is_shared_and_not_copied():
 def test_one_seed_shows_each_clients_gain_with_its_interval(tmp_path):
     cells, _ = run_of(tmp_path / "run", methods=("fedavg",))
     row = summary.rows_of(cells)[1]
-    _, clients = summary.client_table(summary.rows_of(cells))
+    _, clients = tables.client_table(summary.rows_of(cells))
     fair = row.per_seed[0]
     low, high = 100 * fair.gain_low[1], 100 * fair.gain_high[1]
     assert clients[1][2] == f"{100 * fair.gains[1]:+.1f} ({low:.1f} to {high:.1f})"
@@ -195,4 +196,33 @@ def test_one_seed_shows_each_clients_gain_with_its_interval(tmp_path):
 
 def test_a_linear_model_counts_its_passes(tmp_path):
     cells, _ = run_of(tmp_path / "run", methods=("fedavg",))
-    assert [row.passes for row in summary.rows_of(cells)] == [3.0, 3.0]
+    assert [row.passes for row in summary.rows_of(cells)] == [3.0, 3.0, 3.0]
+    cost = tables.costs(cells)["fedavg"]
+    assert cost["passes"] == 1.0
+    assert cost["megabytes_up"] == sum(r.bytes_up for r in cells[1].rounds) / 3e6 > 0
+    assert cost["seconds"] == np.mean([r.seconds for r in cells[1].rounds])
+    assert tables.cost_lines(cells)[1][:2] == ["FedAvg", "1.00"]
+
+
+def test_on_one_common_test_set_a_method_is_judged_by_a_model_of_each_clients_own(tmp_path):
+    cells, _ = run_of(tmp_path / "run", methods=("fedavg", "fedakd"), evaluation="global")
+    judged = [row for row in summary.rows_of(cells) if row.judged]
+    assert [row.label for row in judged] == ["Standalone", "FedAvg (trained)", "FedAKD (personal)"]
+    shared = next(row for row in summary.rows_of(cells) if row.label == "FedAvg (global)")
+    assert len(set(shared.accuracies[0])) == 1
+    assert np.isnan(shared.per_seed[0].cf)
+    assert len(set(judged[1].accuracies[0])) > 1
+
+
+def test_many_methods_are_lines_of_the_clients_table_and_have_one_sentence_each(tmp_path):
+    names = ("fedavg", "fedprox", "fedakd", "fedakd-all-data")
+    cells, plan = run_of(tmp_path / "run", methods=names)
+    rows = summary.rows_of(cells)
+    headers, lines = tables.client_table(rows)
+    assert headers == ["gain of client", "0", "1", "2"]
+    judged = [row for row in rows if row.judged]
+    assert [line[0] for line in lines] == ["accuracy alone", *(row.label for row in judged[1:])]
+    gain = judged[2].per_seed[0].gains[1]
+    assert lines[2][2] == f"{100 * gain:+.1f}"
+    text = tables.markdown(plan, rows, [])
+    assert all((row.verdict in text) == row.judged for row in rows)

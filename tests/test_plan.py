@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+
 import pytest
 
 from fedakd.errors import FedakdError, PartitionError, PlanError
+from fedakd.methods import ABLATIONS, METHODS
 from fedakd.methods.fedakd import FedAKD
-from fedakd.plan import fingerprint, resolve
+from fedakd.plan import SETTINGS, fingerprint, resolve
 from fedakd.training import Recipe
 
 
@@ -46,6 +49,31 @@ def test_released_gives_fedakd_its_order_and_half_as_many_rounds_again():
     assert plan.leaks("fedakd")
     assert not plan.leaks("fedavg")
     assert not resolve("paper").leaks("fedakd")
+
+
+def test_all_are_the_methods_of_the_paper_without_the_ablations():
+    plan = resolve(methods=("ALL", "fedakd-all-data"))
+    assert plan.methods == (*(name for name in METHODS if name not in ABLATIONS), "fedakd-all-data")
+
+
+@pytest.mark.parametrize("preset", ["tuned", "paper", "released"])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_preset_of_the_run_chooses_that_of_each_method_and_what_is_said_goes_before(preset, name):
+    known, settings = METHODS[name], SETTINGS[preset]
+    plan = resolve(preset, methods=(name, f"{name}(preset=orig)") if fields(known) else (name,))
+    expected = replace(known, **known.presets.get(settings, {}))
+    assert plan.method(name) == expected
+    assert name in plan.methods
+    assert plan.method(plan.methods[-1]) == known
+    assert resolve(preset, methods=plan.methods).methods == plan.methods
+
+
+def test_presets_of_methods_name_fields_that_differ():
+    for known in METHODS.values():
+        assert set(known.presets) <= {"paper", "released"}
+        for changes in known.presets.values():
+            assert changes
+            assert all(getattr(type(known)(), field) != value for field, value in changes.items())
 
 
 @pytest.mark.parametrize(

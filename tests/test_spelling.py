@@ -206,7 +206,7 @@ def test_methods_are_of_their_own_class() -> None:
         ("fedakd(alpa=1)", r"unknown field of fedakd 'alpa'; did you mean 'alpha'"),
         ("fedakd(select=some)", r"fedakd: unknown select 'some'.* Known: correct, all"),
         ("fedakd(alpha=x)", r"fedakd: alpha must be a finite number, got 'x'"),
-        ("fedavg(1)", r"fedavg takes no fields, got '1'"),
+        ("standalone(1)", r"standalone takes no fields, got '1'"),
         ("fedakd(alpha=1", r"a method reads like"),
     ],
 )

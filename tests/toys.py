@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
+from torch import nn
 
 from fedakd.engine.base import Engine, Rows, Spec
 from fedakd.engine.serial import Serial
@@ -17,11 +19,19 @@ from fedakd.training import Recipe, Task
 from fedakd.trees import Tree
 
 SIZES = (23, 11, 5)
+TEN = tuple(range(3, 23, 2))  # ten clients, all of different size
+
+
+def double(make: Callable[[], nn.Module]) -> nn.Module:
+    return make().double()
+
+
 NETS = {
     "mlp": factory("mlp", (1, 8, 8), 4),
     "linear": factory("linear", (1, 8, 8), 4),
     "cnn": factory("cnn", (1, 8, 8), 4),  # has batch norm
 }
+NETS |= {f"{name}64": partial(double, NETS[name]) for name in ("mlp", "linear")}  # rows become double too
 
 
 def rows(count: int, seed: int) -> Examples:
@@ -43,15 +53,21 @@ def spec(
     data: dict[int, Examples] | None = None,
 ) -> Spec:
     """A federation of toy rows; `data` replaces the training rows of some clients."""
-    clients = tuple(
-        Rows(k, (data or {}).get(k, rows(n, 100 + k)), rows(12, 200 + k)) for k, n in enumerate(sizes)
-    )
+    own = {k: rows(n, 100 + k) for k, n in enumerate(sizes)} | (data or {})
+    clients = tuple(Rows(k, fitting(own[k], net), fitting(rows(12, 200 + k), net)) for k in sorted(own))
     return Spec(method, Task(NETS[net]), recipe or Recipe(batch_size=8, lr=0.1), seed, clients)
+
+
+def fitting(data: Examples, net: str) -> Examples:
+    return Examples(data.x.double(), data.y) if net.endswith("64") else data  # type: ignore[union-attr]
 
 
 def server(spec: Spec) -> Server:
     infos = [ClientInfo(one.id, len(one.train)) for one in spec.clients]
-    return Server(spec.task, spec.recipe, clients=infos, validation=rows(20, 300))
+    validation = rows(20, 300)
+    same = spec.clients[0].train.x.dtype  # type: ignore[union-attr]
+    validation = Examples(validation.x.to(same), validation.y)  # type: ignore[union-attr]
+    return Server(spec.task, spec.recipe, clients=infos, validation=validation)
 
 
 def client(spec: Spec, k: int = 0, round: int = 1) -> Client:

@@ -21,6 +21,7 @@ from fedakd.engine.processes import Workers
 from fedakd.errors import PlanError
 from fedakd.federation import Federation, federate
 from fedakd.models import factory
+from fedakd.partition.contract import Evaluation
 from fedakd.plan import Plan, fingerprint
 from fedakd.released import federate_released
 from fedakd.rounds import Round, begin, run
@@ -44,6 +45,7 @@ class Cell:
     distinct_test_rows: tuple[int, ...]
     stopped: str | None = None
     notices: tuple[str, ...] = ()
+    evaluation: Evaluation = "local"
 
 
 class Observer(Protocol):
@@ -109,7 +111,8 @@ class Cells:
             self._run(name, seed, federation, store, workers)
             done = store.finished() or {}
         sizes = (sum(map(len, federation.train)), distinct)
-        cell = Cell(name, seed, store.rounds(), *sizes, done.get("stopped"), tuple(done.get("notices", ())))
+        told = (done.get("stopped"), tuple(done.get("notices", ())))
+        cell = Cell(name, seed, store.rounds(), *sizes, *told, federation.evaluation)
         self.observer.ended(cell)
         return cell
 

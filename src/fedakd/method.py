@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -48,9 +48,17 @@ class Method(ABC):
     Hooks are pure: they return new trees and change nothing they are given.
     """
 
+    title: ClassVar[str] = ""  # as its authors write it, where that is not the name of the class
     citation: ClassVar[str] = ""
     summary: ClassVar[str] = ""
+    confidence: ClassVar[Literal["official", "reconstructed"]] = "official"
     needs_validation: ClassVar[bool] = False
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # fields that differ from the authors' own
+
+    @property
+    def private(self) -> tuple[str, ...]:
+        """The names under which a client keeps what the method promises never to send."""
+        return ()
 
     @abstractmethod
     def server_init(self, server: Server, params: Params) -> Tree:
@@ -78,7 +86,11 @@ class Method(ABC):
 
     @abstractmethod
     def models(self, state: Tree) -> dict[str, Params]:
-        """The client's models by view; the first is the one the method is judged by."""
+        """The client's models by view; the first is the one the method is judged by.
+
+        The view `global` is the model all clients share. Where all are judged on one common test set it
+        cannot tell them apart, and the method is judged by its first other view.
+        """
 
     def contributions(self, state: Tree) -> Tensor | None:
         """What the method holds each client to have contributed, [K], if it says."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedakd.errors import FedakdError, unknown
 
-Value = float | int | bool | str
+Value = float | int | bool | str | None
 
 
 def name_and_inside(
@@ -42,14 +42,19 @@ def values(
     return found
 
 
-def spelled(name: str, known: Mapping[str, Field[Any]], thing: object, always: int = 0) -> str:
-    """The text of a thing: its first `always` fields, and the others that differ from their defaults."""
+def spelled(
+    name: str, known: Mapping[str, Field[Any]], thing: object, usual: object = None, always: int = 0
+) -> str:
+    """The text of a thing: its first `always` fields, and the others that differ from the usual thing's.
+
+    Without a usual thing the fields' defaults count.
+    """
     told = [
         shown(getattr(thing, one.name))
         if position < always
         else f"{one.name}={shown(getattr(thing, one.name))}"
         for position, one in enumerate(known.values())
-        if position < always or getattr(thing, one.name) != one.default
+        if position < always or getattr(thing, one.name) != getattr(usual, one.name, one.default)
     ]
     return f"{name}({', '.join(told)})" if told else name
 
@@ -107,6 +112,7 @@ def _truth(text: str) -> bool:
 
 READERS: dict[str, tuple[Callable[[str], Value], str]] = {
     "float": (_finite, "a finite number"),
+    "float | None": (lambda text: None if text == "none" else _finite(text), "a finite number or none"),
     "int": (int, "a whole number"),
     "bool": (_truth, "true or false"),
 }

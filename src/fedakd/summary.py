@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
 from typing import Any
 
 from fedakd.experiment import Cell
 from fedakd.fairness import Fairness, Spread, assess, over_seeds
+from fedakd.methods import METHODS
 from fedakd.plan import REFERENCE, Plan
 from fedakd.rounds import failing
 from fedakd.verdict import verdict
-
-NAMES = {"standalone": "Standalone", "fedavg": "FedAvg", "fedakd": "FedAKD"}
-ACCURACY = ("method", "average", "max", "min", "gain", "worse off")
-FAIRNESS = ("method", "CF", "95 % interval", "Spearman", "Jain", "Gini", "passes")
 
 
 @dataclass(frozen=True)
@@ -43,11 +40,7 @@ class Row:
 
     @property
     def label(self) -> str:
-        name = next(
-            (shown + self.method[len(n) :] for n, shown in NAMES.items() if self.method.startswith(n)),
-            self.method,
-        )
-        return name if self.method == REFERENCE else f"{name} ({self.view})"
+        return named(self.method) if self.method == REFERENCE else f"{named(self.method)} ({self.view})"
 
     @property
     def passes(self) -> float:
@@ -92,6 +85,17 @@ class Row:
         }
 
 
+def named(text: str) -> str:
+    """A method's name as its authors write it, with whatever the text says besides.
+
+    >>> named("pfedck(clusters=2)"), named("fedakd-all-data")
+    ('pFedCK(clusters=2)', 'FedAKD-all-data')
+    """
+    name = re.split(r"[-(]", text, maxsplit=1)[0]
+    method = type(METHODS[name])
+    return (method.title or method.__name__) + text[len(name) :]
+
+
 def rows_of(cells: Sequence[Cell], preset: str = "tuned") -> list[Row]:
     """The rows of a table, in the order of the methods, each with all its views."""
     by_method: dict[str, list[Cell]] = {}
@@ -106,9 +110,15 @@ def rows_of(cells: Sequence[Cell], preset: str = "tuned") -> list[Row]:
 
 
 def judged_view(cell: Cell, preset: str) -> str:
-    """A method's first view; the published code scores the global model wherever there is one."""
+    """A method's first view, or the first that is not shared where all clients have the same test rows.
+
+    The published code scores the global model wherever there is one.
+    """
     views = views_of(cell)
-    return "global" if preset == "released" and "global" in views else views[0]
+    if preset == "released" and "global" in views:
+        return "global"
+    own = [view for view in views if view != "global"]
+    return own[0] if own and cell.evaluation == "global" else views[0]
 
 
 def row_of(cells: list[Cell], view: str, judged: bool, reference: dict[int, list[float]]) -> Row:
@@ -153,7 +163,7 @@ def accuracies(cell: Cell, view: str) -> list[float]:
     """
     clients = range(len(cell.distinct_test_rows))
     scores, broken = cell.rounds[-1].scores[f"{view}/accuracy"], failing(cell.rounds)
-    lost = broken if view == "personal" or len(broken) == len(clients) else {}
+    lost = broken if view != "global" or len(broken) == len(clients) else {}
     return [math.nan if client in lost else scores.get(client, math.nan) for client in clients]
 
 
@@ -165,90 +175,3 @@ def shortened(failures: list[str], most: int = 10) -> list[str]:
 
 def to_dict(plan: Plan, rows: Sequence[Row], warnings: Sequence[str]) -> dict[str, Any]:
     return {"plan": plan.model_dump(), "warnings": list(warnings), "rows": [row.to_dict() for row in rows]}
-
-
-def accuracy_line(row: Row) -> list[str]:
-    """Accuracies and gains in percentage points, as text."""
-    if row.failed:
-        return [row.label, "failed", *[""] * 4]
-    spread = row.spread
-    levels = [points(spread[name]) for name in ("average", "maximum", "minimum")]
-    if row.method == REFERENCE:
-        return [row.label, *levels, "", ""]
-    compared = [one for one in row.per_seed if one.worse_off is not None]
-    worse, clients = sum(one.worse_off or 0 for one in compared), sum(one.clients for one in compared)
-    told = f"{worse} of {clients}" if compared else "unknown"
-    return [row.label, *levels, points(spread["mean_gain"], sign=True), told]
-
-
-def fairness_line(row: Row) -> list[str]:
-    """Means over seeds, as text."""
-    passes = plain(row.passes, 1)
-    if row.method == REFERENCE or row.failed:
-        return [row.label, *[""] * 5, passes]
-    cf, low, high, rank, jain, gini = (
-        row.spread[name].mean for name in ("cf", "cf_low", "cf_high", "spearman", "jain", "gini")
-    )
-    interval = "undefined" if math.isnan(low) else f"{low:.0f} to {high:.0f}"
-    return [row.label, plain(cf, 1), interval, plain(rank, 2), plain(jain, 2), plain(gini, 2), passes]
-
-
-def client_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """What each client gains by joining, method by method: the answer to "does it pay for us?"."""
-    reference, *others = rows
-    headers = ["client", "alone", *(row.label for row in others)]
-    alone = [fmean(of_client) for of_client in zip(*reference.accuracies, strict=True)]
-    cells = [[gain_of(row.per_seed, k) for row in others] for k in range(len(alone))]
-    return headers, [[str(k), plain(100 * alone[k], 1), *own] for k, own in enumerate(cells)]
-
-
-def gain_of(per_seed: Sequence[Fairness], client: int) -> str:
-    """One seed: the gain with its 95 % interval; several: mean and standard deviation."""
-    gains = [one.gains[client] if one.gains else math.nan for one in per_seed]
-    if math.isnan(sum(gains)):
-        return "unknown"
-    if len(per_seed) > 1:
-        return points(Spread(fmean(gains), stdev(gains), len(gains)), sign=True)
-    low, high = (100 * end[client] for end in (per_seed[0].gain_low, per_seed[0].gain_high))
-    return f"{100 * gains[0]:+.1f} ({low:.1f} to {high:.1f})"
-
-
-def points(spread: Spread, sign: bool = False) -> str:
-    """A fraction as percentage points, with its standard deviation over seeds."""
-    if math.isnan(spread.mean):
-        return "unknown"
-    shown = f"{100 * spread.mean:{'+' if sign else ''}.1f}"
-    return shown if math.isnan(spread.std) else f"{shown} ± {100 * spread.std:.1f}"
-
-
-def plain(value: float, digits: int) -> str:
-    return "undefined" if math.isnan(value) else f"{value:.{digits}f}"
-
-
-def markdown(plan: Plan, rows: Sequence[Row], warnings: Sequence[str]) -> str:
-    troubles = [f"- {row.label}: {text}" for row in rows if row.judged for text in row.troubles]
-    parts = [
-        f"# {plan.title}",
-        "\n".join(f"**{warning}**" for warning in warnings),
-        markdown_table(ACCURACY, [accuracy_line(row) for row in rows]),
-        markdown_table(FAIRNESS, [fairness_line(row) for row in rows]),
-        NOTE,
-        f"{CLIENTS}:",
-        markdown_table(*client_table(rows)),
-        "\n".join(f"- {row.verdict}" for row in rows),
-        "\n".join(["## What went wrong", "", *troubles]) if troubles else "",
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = (headers, ["---"] * len(headers), *rows)
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-CLIENTS = "Accuracy alone, and what each client gains by joining"
-NOTE = (
-    "Accuracies and gains in percentage points, mean ± standard deviation over seeds. CF is 100 times the "
-    "Pearson correlation with Standalone, so it is read together with the gains. "
-    "Passes: gradients computed per training row."
-)

@@ -69,6 +69,25 @@ def test_fedavg_of_clients_with_equal_rows_and_streams_is_any_of_them():
     assert trees.equal(state["model"], sent[0]["model"])
 
 
+@pytest.mark.parametrize("sizes", [(9, 4), TEN])
+def test_a_client_shows_the_model_it_trained_last_beside_the_shared_one(sizes):
+    played = toys.play(toys.spec(FedAvg(), sizes, net="cnn"), rounds=2)
+    for k, update in enumerate(played.updates[-len(sizes) :]):
+        state = FedAvg().receive(played.kept[-1][k], FedAvg().send(played.states[-1], k))
+        views = FedAvg().models(state)
+        assert list(views) == ["global", "trained"]
+        assert trees.equal(views["trained"], update["model"])
+        assert trees.equal(views["global"], played.states[-1]["model"])
+
+
+@pytest.mark.parametrize("sizes", [(9, 4), TEN])
+def test_uniform_weights_give_the_plain_mean(sizes):
+    played = toys.play(toys.spec(FedAvg(weigh_by="uniform"), sizes, net="mlp64"), rounds=2)
+    sent = [update["model"] for update in played.updates[-len(sizes) :]]
+    for name, part in played.states[-1]["model"].items():
+        assert torch.allclose(part, torch.stack([model[name] for model in sent]).mean(0), atol=1e-14, rtol=0)
+
+
 def test_a_missing_client_does_not_count():
     spec = toys.spec(FedAvg())
     server = toys.server(spec)

@@ -11,28 +11,41 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from fedakd.method import Method
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 def methods(as_json: AsJson = False) -> None:
-    """List the methods, one line each, with their fields.
+    """List the methods: what they do, their fields, whether they follow published code, where they come from.
 
-    Fields are set in brackets: --method "fedakd(alpha=0.5, temperature=2)".
+    Fields are set in brackets: --method "fedakd(alpha=0.5, temperature=2)". A method's default is what its
+    authors define; "cffl(preset=paper)" has the values of the KDD 2025 paper, and "cffl(preset=released)"
+    those of the code published with it. --preset paper and released of `run` choose them for all methods.
     """
-    from dataclasses import fields
-
     from fedakd.methods import ABLATIONS, METHODS
+
+    rows = [
+        {
+            "name": name,
+            "summary": ABLATIONS.get(name, method.summary),
+            "confidence": method.confidence,
+            "citation": method.citation,
+            "fields": _told(method, only_changed=name in ABLATIONS),
+        }
+        for name, method in METHODS.items()
+    ]
+    show(rows, as_json)
+
+
+def _told(method: Method, only_changed: bool) -> str:
+    from fedakd.methods import spelled_fields
     from fedakd.spelling import shown
 
-    rows = []
-    for name, method in METHODS.items():
-        values = {f.name: getattr(method, f.name) for f in fields(method)}  # type: ignore[arg-type]
-        if name in ABLATIONS:
-            values = {f.name: values[f.name] for f in fields(method) if values[f.name] != f.default}  # type: ignore[arg-type]
-        told = ", ".join(f"{field}={shown(value)}" for field, value in values.items())
-        summary = ABLATIONS.get(name, method.summary)
-        rows.append({"name": name, "summary": summary, "fields": told, "citation": method.citation})
-    show(rows, as_json)
+    known = spelled_fields(method).items()
+    values = {name: (getattr(method, name), one.default) for name, one in known}
+    told = {name: own for name, (own, usual) in values.items() if not only_changed or own != usual}
+    return ", ".join(f"{name}={shown(value)}" for name, value in told.items())
 
 
 def partitions(as_json: AsJson = False) -> None:

@@ -30,7 +30,7 @@ MethodNames = Annotated[
     typer.Option(
         "--method",
         show_default="fedavg, fedakd",
-        help="Repeatable; fields in brackets. Standalone, the reference, is always run.",
+        help="Repeatable; fields in brackets; all: the thirteen. Standalone, the reference, always runs.",
     ),
 ]
 Rounds = Annotated[int | None, typer.Option(show_default="20", help="Rounds of training.")]
@@ -196,24 +196,26 @@ def _conclude(plan: Plan, folder: RunFolder, cells: list[Any], warnings: list[st
     """The summary, into the folder and onto the screen."""
     from rich.console import Console
 
-    from fedakd import summary
+    from fedakd import summary, tables
     from fedakd.cli.catalogue import grid
     from fedakd.runfolder import write_json
     from fedakd.wire import write
 
     rows = summary.rows_of(cells, plan.preset)
     write_json(folder.path / "summary.json", summary.to_dict(plan, rows, warnings))
-    write(folder.path / "summary.md", summary.markdown(plan, rows, warnings).encode())
+    write_json(folder.path / "costs.json", tables.costs(cells))  # apart: seconds never repeat
+    write(folder.path / "summary.md", tables.markdown(plan, rows, warnings).encode())
     if as_json:
         sys.stdout.write(json.dumps(summary.to_dict(plan, rows, warnings), indent=2) + "\n")
         return
     console = Console()
     title = f"{plan.title}, {len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
-    console.print(grid(summary.ACCURACY, [summary.accuracy_line(row) for row in rows], title))
-    console.print(grid(summary.FAIRNESS, [summary.fairness_line(row) for row in rows]))
-    console.print(grid(*summary.client_table(rows), summary.CLIENTS))
-    console.print(summary.NOTE, style="dim")
-    for row in rows:
+    console.print(grid(tables.ACCURACY, [tables.accuracy_line(row) for row in rows], title))
+    console.print(grid(tables.FAIRNESS, [tables.fairness_line(row) for row in rows]))
+    console.print(grid(tables.COST, tables.cost_lines(cells)))
+    console.print(grid(*tables.client_table(rows), tables.CLIENTS))
+    console.print(tables.NOTE, style="dim")
+    for row in tables.told(rows):
         console.print(f"- {row.verdict}", highlight=False, markup=False)
         for problem in row.troubles if row.judged else ():
             console.print(f"  ! {problem}", highlight=False, markup=False)

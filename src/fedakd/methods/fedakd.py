@@ -1,6 +1,7 @@
 """FedAKD: distil global to local on all rows, then local to global on the rows the local model gets right.
 
 Yu et al. FedAKD: Collaborative Fairness under Imbalanced Covariate Shift. KDD 2025.
+Confidence: official.
 
 One round at client k, which holds w_k and receives w_g:
   1. global to local: w_k minimises CE + alpha KD(teacher w_g) on all its rows;
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -39,17 +40,22 @@ class FedAKD(FedAvg):
     temperature: float = 1.0
     select: Literal["correct", "all"] = "correct"
     local_update: Literal["distil", "overwrite"] = "distil"
-    weigh_by: Literal["size", "correct"] = "size"
+    weigh_by: Literal["size", "uniform", "correct"] = "size"  # type: ignore[assignment]
     order: Literal["paper", "released"] = "paper"
 
     summary = "two distillations a round; only rows the local model gets right teach the global one"
     citation = "Yu et al., KDD 2025"
+    presets: ClassVar = {"released": {"order": "released"}}
 
     def __post_init__(self) -> None:
         if self.alpha < 0 or self.beta < 0:
             raise PlanError(f"fedakd: alpha and beta must be 0 or above, got {self.alpha} and {self.beta}")
         if not self.temperature > 0:
             raise PlanError(f"fedakd: temperature must be above 0, got {self.temperature}")
+
+    @property
+    def private(self) -> tuple[str, ...]:
+        return () if self.local_update == "overwrite" else ("local",)
 
     def client_init(self, client: Client, params: Params) -> Tree:
         return {"local": params, "rounds": 0.0}
@@ -61,11 +67,8 @@ class FedAKD(FedAvg):
         w_gk = self.teaching(client, state["model"], rows, z_k)
         personal = w_gk if self.local_update == "overwrite" else w_k
         keep = {"local": personal, "rounds": state["rounds"] + 1}
-        return keep, {
-            "model": w_gk,
-            "n": float(client.n),
-            "correct": float(client.n if rows is None else len(rows)),
-        }
+        correct = client.n if rows is None else len(rows)
+        return keep, {"model": w_gk, "n": float(client.n), "correct": float(correct)}
 
     def taught(self, client: Client, state: Tree, first: bool) -> Params:
         """Step 1: the local model after the global one taught it."""
@@ -78,9 +81,8 @@ class FedAKD(FedAvg):
         if self.alpha == 0:
             return client.fit(w_k, client.data)
         teacher = client.logits(w_g, client.data)  # (n, classes)
-        return client.fit(
-            w_k, client.data, loss=distil(teacher, self.alpha, self.temperature, client.task.loss)
-        )
+        loss = distil(teacher, self.alpha, self.temperature, client.task.loss)
+        return client.fit(w_k, client.data, loss=loss)
 
     def selected(self, client: Client, w_k: Params, first: bool) -> tuple[Tensor | None, Tensor | None]:
         """Step 2: the rows of I_k (None: all) and the local model's logits on them, where needed."""

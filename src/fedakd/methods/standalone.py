@@ -1,4 +1,10 @@
-"""Standalone: every client trains alone. The reference that collaborative fairness is measured against."""
+"""Standalone: every client trains alone. The reference that collaborative fairness is measured against.
+
+Confidence: official.
+
+Deviations:
+- The optimiser is made anew every round, as in every federated method, so that budgets are equal.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +17,6 @@ from fedakd.trees import Params, Tree
 
 @dataclass(frozen=True)
 class Standalone(Method):
-    """The optimiser is made anew every round, as in every federated method, so that budgets are equal."""
-
     summary = "every client trains alone; the reference for gains and CF"
     citation = "baseline"
 

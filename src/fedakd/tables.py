@@ -1,0 +1,145 @@
+"""A summary as text: the tables on the screen and in `summary.md`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+from fedakd.experiment import Cell
+from fedakd.fairness import Fairness, Spread
+from fedakd.plan import REFERENCE, Plan
+from fedakd.summary import Row, named
+
+ACCURACY = ("method", "average", "max", "min", "gain", "worse off")
+FAIRNESS = ("method", "CF", "95 % interval", "Spearman", "Jain", "Gini")
+COST = ("method", "passes a round", "MB up a round", "MB down a round", "seconds a round")
+CLIENTS = "Accuracy alone, and what each client gains by joining"
+FEW = 4  # models whose gains fit beside each other with their intervals
+NOTE = (
+    "Accuracies and gains in percentage points, mean ± standard deviation over seeds. CF is 100 times the "
+    "Pearson correlation with Standalone, so it is read together with the gains. "
+    "*: of a method's models, the one it is judged by."
+)
+
+
+def starred(row: Row) -> str:
+    return row.label if row.method == REFERENCE or not row.judged else f"{row.label}*"
+
+
+def accuracy_line(row: Row) -> list[str]:
+    """Accuracies and gains in percentage points, as text."""
+    if row.failed:
+        return [starred(row), "failed", *[""] * 4]
+    spread = row.spread
+    levels = [points(spread[name]) for name in ("average", "maximum", "minimum")]
+    if row.method == REFERENCE:
+        return [starred(row), *levels, "", ""]
+    compared = [one for one in row.per_seed if one.worse_off is not None]
+    worse, clients = sum(one.worse_off or 0 for one in compared), sum(one.clients for one in compared)
+    told = f"{worse} of {clients}" if compared else "unknown"
+    return [starred(row), *levels, points(spread["mean_gain"], sign=True), told]
+
+
+def fairness_line(row: Row) -> list[str]:
+    """Means over seeds, as text."""
+    if row.method == REFERENCE or row.failed:
+        return [starred(row), *[""] * 5]
+    cf, low, high, rank, jain, gini = (
+        row.spread[name].mean for name in ("cf", "cf_low", "cf_high", "spearman", "jain", "gini")
+    )
+    interval = "undefined" if math.isnan(low) else f"{low:.0f} to {high:.0f}"
+    return [starred(row), plain(cf, 1), interval, plain(rank, 2), plain(jain, 2), plain(gini, 2)]
+
+
+def cost_lines(cells: Sequence[Cell]) -> list[list[str]]:
+    return [[named(method), *(f"{one:.2f}" for one in own.values())] for method, own in costs(cells).items()]
+
+
+def costs(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
+    """What a round costs: gradients per training row, megabytes that travel, and the time it took here."""
+    by_method: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_method.setdefault(cell.method, []).append(cell)
+    return {method: cost_of(own) for method, own in by_method.items()}
+
+
+def cost_of(cells: Sequence[Cell]) -> dict[str, float]:
+    rounds = [record for cell in cells for record in cell.rounds]
+    return {
+        "passes": fmean(r.gradients / max(cell.train_rows, 1) for cell in cells for r in cell.rounds),
+        "megabytes_up": fmean(record.bytes_up for record in rounds) / 1e6,
+        "megabytes_down": fmean(record.bytes_down for record in rounds) / 1e6,
+        "seconds": fmean(record.seconds for record in rounds),
+    }
+
+
+def client_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """What each client gains by joining, method by method: the answer to "does it pay for us?".
+
+    A few methods are columns, each gain with its interval; many are lines, judged by one model each.
+    """
+    reference, *others = rows
+    alone = [fmean(of_client) for of_client in zip(*reference.accuracies, strict=True)]
+    if len(others) <= FEW:
+        headers = ["client", "alone", *(row.label for row in others)]
+        cells = [[gain_of(row.per_seed, k) for row in others] for k in range(len(alone))]
+        return headers, [[str(k), plain(100 * alone[k], 1), *own] for k, own in enumerate(cells)]
+    judged = [row for row in others if row.judged]
+    lines = [[row.label, *(bare_gain(row.per_seed, k) for k in range(len(alone)))] for row in judged]
+    levels = ["accuracy alone", *(plain(100 * level, 1) for level in alone)]
+    return ["gain of client", *map(str, range(len(alone)))], [levels, *lines]
+
+
+def bare_gain(per_seed: Sequence[Fairness], client: int) -> str:
+    gains = [one.gains[client] if one.gains else math.nan for one in per_seed]
+    return "unknown" if math.isnan(sum(gains)) else f"{100 * fmean(gains):+.1f}"
+
+
+def gain_of(per_seed: Sequence[Fairness], client: int) -> str:
+    """One seed: the gain with its 95 % interval; several: mean and standard deviation."""
+    gains = [one.gains[client] if one.gains else math.nan for one in per_seed]
+    if math.isnan(sum(gains)):
+        return "unknown"
+    if len(per_seed) > 1:
+        return points(Spread(fmean(gains), stdev(gains), len(gains)), sign=True)
+    low, high = (100 * end[client] for end in (per_seed[0].gain_low, per_seed[0].gain_high))
+    return f"{100 * gains[0]:+.1f} ({low:.1f} to {high:.1f})"
+
+
+def points(spread: Spread, sign: bool = False) -> str:
+    """A fraction as percentage points, with its standard deviation over seeds."""
+    if math.isnan(spread.mean):
+        return "unknown"
+    shown = f"{100 * spread.mean:{'+' if sign else ''}.1f}"
+    return shown if math.isnan(spread.std) else f"{shown} ± {100 * spread.std:.1f}"
+
+
+def plain(value: float, digits: int) -> str:
+    return "undefined" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def markdown(plan: Plan, rows: Sequence[Row], warnings: Sequence[str]) -> str:
+    troubles = [f"- {row.label}: {text}" for row in rows if row.judged for text in row.troubles]
+    parts = [
+        f"# {plan.title}",
+        "\n".join(f"**{warning}**" for warning in warnings),
+        markdown_table(ACCURACY, [accuracy_line(row) for row in rows]),
+        markdown_table(FAIRNESS, [fairness_line(row) for row in rows]),
+        NOTE,
+        f"{CLIENTS}:",
+        markdown_table(*client_table(rows)),
+        "\n".join(f"- {row.verdict}" for row in told(rows)),
+        "\n".join(["## What went wrong", "", *troubles]) if troubles else "",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def told(rows: Sequence[Row]) -> list[Row]:
+    """The rows that get a sentence: all where there are few, else one for each method."""
+    return [row for row in rows if row.judged or len(rows) <= FEW + 1]
+
+
+def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = (headers, ["---"] * len(headers), *rows)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
