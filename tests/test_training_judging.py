@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedakd import training, trees
+from fedakd.engine.base import one_thread
 from fedakd.examples import Examples
 from fedakd.models import factory
 from fedakd.training import Batch, Bench, Recipe, Task, distil
@@ -34,6 +35,20 @@ def rows(n: int = 30, seed: int = 0) -> Examples:
 
 
 # Judging
+
+
+@pytest.mark.parametrize("model", ["cnn", "mlp"])
+@pytest.mark.parametrize("threads", [2, 3])
+def test_outputs_do_not_depend_on_the_number_of_threads(model: str, threads: int) -> None:
+    one, data = bench(model), rows(4 * training.CHUNK + 5)
+    params = one.init(0)
+    with one_thread():
+        expected = one.logits(params, data)
+        many = replace(one, threads=threads)
+        assert torch.equal(many.logits(params, data), expected)
+        assert torch.equal(many.features(params, data), one.features(params, data))
+        assert not many.logits(params, data).requires_grad
+        assert torch.get_num_threads() == 1
 
 
 @pytest.mark.parametrize("model", ["cnn", "mlp"])

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from fedakd.examples import Examples
-from fedakd.training import Bench
+from fedakd.training import Bench, Recipe
 from fedakd.trees import Params, Tree
 
 
@@ -41,6 +42,11 @@ class Server(Bench):
     clients: list[ClientInfo] = field(default_factory=list)
     validation: Examples | None = None
 
+    @property
+    def sizes(self) -> Tensor:
+        """Every client's training rows, [K]."""
+        return torch.tensor([client.n for client in self.clients], dtype=torch.float64)
+
 
 class Method(ABC):
     """Subclasses are frozen dataclasses whose fields are the hyper-parameters, and nothing else.
@@ -59,6 +65,10 @@ class Method(ABC):
     def private(self) -> tuple[str, ...]:
         """The names under which a client keeps what the method promises never to send."""
         return ()
+
+    def recipe(self, usual: Recipe) -> Recipe:
+        """How clients fit the model, where the method cannot use the recipe of the run."""
+        return usual
 
     @abstractmethod
     def server_init(self, server: Server, params: Params) -> Tree:

@@ -181,3 +181,5 @@ def check(method: Method, server: Server) -> None:
         raise FedakdError(
             f"{name} needs validation rows on the server; federate(..., ratio=(7, 1, 2)) sets them aside"
         )
+    if empty := [client.id for client in server.clients if client.n == 0]:
+        raise FedakdError(f"every client needs rows to train on, client {empty[0]} has none; leave it out")

@@ -59,7 +59,7 @@ def spec_of(method: Method, federation: Federation, task: Task, recipe: Recipe, 
 def server_of(federation: Federation, task: Task, recipe: Recipe) -> Server:
     infos = [ClientInfo(k, len(rows)) for k, rows in enumerate(federation.train)]
     validation = federation.dataset.examples(federation.validation) if len(federation.validation) else None
-    return Server(task, recipe, clients=infos, validation=validation)
+    return Server(task, recipe, threads=cores(), clients=infos, validation=validation)  # others wait for it
 
 
 def cores() -> int:

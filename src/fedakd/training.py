@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
@@ -73,6 +74,7 @@ class Bench:
     stream: tuple[int, ...] = (0,)  # (seed, round, client): every generator is derived from it and a purpose
     module: nn.Module = field(default=None)  # type: ignore[assignment]  # shared by the benches of one worker
     gradients: int = 0  # sample-gradients computed so far
+    threads: int = 1  # chunks of rows judged at a time; each on one thread, so that bits do not depend on it
 
     def __post_init__(self) -> None:
         if self.module is None:
@@ -161,11 +163,18 @@ class Bench:
         module = loaded(self.module, params)
         return self._forward(module.eval().body, data)  # type: ignore[arg-type]
 
-    @torch.no_grad()
     def _forward(self, module: nn.Module, data: Examples) -> Tensor:
         module.eval()
         chunks = torch.split(torch.arange(len(data)), CHUNK)
-        return torch.cat([module(take(data.x, rows)) for rows in chunks])
+
+        @torch.no_grad()  # a thread's own
+        def outputs(rows: Tensor) -> Tensor:
+            return module(take(data.x, rows))  # type: ignore[no-any-return]
+
+        if self.threads == 1 or len(chunks) == 1:
+            return torch.cat([outputs(rows) for rows in chunks])
+        with ThreadPoolExecutor(self.threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return torch.cat(list(pool.map(outputs, chunks)))
 
     def accuracy(self, params: Params, data: Examples) -> float:
         return accuracy(self.logits(params, data), data.y)
@@ -191,6 +200,16 @@ def distil(
         log_q = F.log_softmax(z / temperature, dim=1)
         divergence = -(target[batch.rows] * log_q).sum(1) - entropy[batch.rows]
         return loss(z, batch.y) + weight * temperature**2 * divergence.mean()
+
+    return total
+
+
+def pulled(loss: Loss, target: Params, weight: float) -> Loss:
+    """`loss` plus weight / 2 times the squared distance of the parameters from a target, buffers left out."""
+
+    def total(module: nn.Module, batch: Batch) -> Tensor:
+        squares = torch.stack([(w - target[name]).square().sum() for name, w in module.named_parameters()])
+        return loss(module, batch) + weight / 2 * squares.sum()
 
     return total
 

@@ -100,7 +100,8 @@ def clip(a: Params, limit: float) -> Params:
 def cosine(a: Params, b: Params) -> float:
     """The cosine of the angle between two trees; 0 where either is zero."""
     x, y = vector(a).double(), vector(b).double()
-    return float(x @ y / (torch.linalg.vector_norm(x) * torch.linalg.vector_norm(y)).clamp_min(1e-10))
+    lengths = [torch.linalg.vector_norm(one).clamp_min(1e-10) for one in (x, y)]
+    return float(x @ y / (lengths[0] * lengths[1]))
 
 
 def largest(a: Params, count: int) -> Params:

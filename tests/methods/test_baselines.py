@@ -106,3 +106,21 @@ def test_nobody_there_keeps_the_model():
 def test_contributions_of_fedavg_are_data_shares():
     state = FedAvg().server_init(toys.server(toys.spec(FedAvg())), {})
     assert FedAvg().contributions(state).tolist() == pytest.approx([23 / 39, 11 / 39, 5 / 39])
+
+
+def test_standalone_clients_with_equal_rows_and_streams_end_alike():
+    spec = toys.spec(Standalone(), sizes=(9, 9))
+    ends = []
+    for k in range(2):
+        client = toys.client(spec, k)
+        client.stream, client.data = (0, 1, 1), spec.clients[0].train
+        ends.append(Standalone().client_update(client, {"model": client.init(0)})[0])
+    assert trees.equal(*ends)
+
+
+def test_a_client_with_nearly_all_rows_decides():
+    server = toys.server(toys.spec(FedAvg(), sizes=(9, 4)))
+    state = FedAvg().server_init(server, {"w": torch.zeros(1)})
+    state["sizes"] = torch.tensor([1e12, 1.0], dtype=torch.float64)
+    updates = {k: {"model": {"w": torch.tensor([float(k + 1)])}} for k in range(2)}
+    assert FedAvg().server_update(server, state, updates)["model"]["w"].item() == pytest.approx(1.0)

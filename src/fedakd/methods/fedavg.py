@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from fedakd import trees
@@ -32,8 +31,7 @@ class FedAvg(Method):
     citation = "McMahan et al., AISTATS 2017"
 
     def server_init(self, server: Server, params: Params) -> Tree:
-        sizes = torch.tensor([client.n for client in server.clients], dtype=torch.float64)
-        return {"model": params, "sizes": sizes}
+        return {"model": params, "sizes": server.sizes}
 
     def send(self, state: Tree, client: int) -> Tree:
         return {"model": state["model"]}
@@ -62,6 +60,6 @@ class FedAvg(Method):
         return {"global": state["model"], "trained": state.get("trained", state["model"])}
 
     def contributions(self, state: Tree) -> Tensor | None:
-        """The share of all rows, the only contribution FedAvg knows."""
+        """The share of all rows is what FedAvg holds a client to contribute; its relatives say nothing."""
         sizes: Tensor = state["sizes"]
-        return sizes / sizes.sum()
+        return sizes / sizes.sum() if type(self) is FedAvg else None
