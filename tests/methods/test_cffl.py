@@ -1,0 +1,195 @@
+"""CFFL's laws (algorithms 2.5): each with sizes that differ between clients."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import toys
+from attendance import attend, evaluated
+from fedakd import trees
+from fedakd.errors import PlanError
+from fedakd.examples import Examples
+from fedakd.methods.cffl import CFFL
+from fedakd.methods.standalone import Standalone
+from fedakd.training import Recipe
+from scored import LIKE, PAPER, after, start, uploads
+
+SIZES = [(9, 4), toys.TEN]
+
+# the client
+
+
+@pytest.mark.parametrize("net", ["mlp", "cnn"])
+@pytest.mark.parametrize("method", [CFFL(clip=0.003), CFFL(upload=0.37, clip=0.05, clip_by="norm")], ids=repr)
+def test_the_change_is_clipped_kept_and_its_largest_entries_are_sent(net, method):
+    spec = toys.spec(method, net=net)
+    turns = attend(spec, [range(3)] * 2)
+    for k in range(3):
+        client = toys.client(spec, k, 2)
+        had = method.receive(turns[0].kept[k], turns[1].messages[k])
+        trained = client.fit({**had["model"], **had["buffers"]}, client.data)
+        raw = trees.vector(trees.sub(client.parameters(trained), had["model"]))
+        row = trees.vector(trees.sub(turns[1].kept[k]["model"], had["model"]))
+        limited = raw.clamp(-0.003, 0.003) if method.clip_by == "value" else raw * 0.05 / raw.norm()
+        assert not torch.allclose(raw, limited, atol=1e-4)
+        assert torch.allclose(row, limited, atol=1e-7)
+        sent = trees.vector(trees.unpack(turns[1].updates[k]["uploaded"], had["model"]))
+        count = math.floor(method.upload * len(row))
+        assert sent.count_nonzero() == count
+        assert torch.allclose(sent[sent != 0], row[sent != 0], atol=1e-7)
+        assert row[sent != 0].abs().min() >= row[sent == 0].abs().max() - 1e-7
+        assert trees.equal(turns[1].updates[k]["buffers"], client.buffers(trained))
+        assert trees.equal(turns[1].kept[k]["buffers"], client.buffers(trained))
+
+
+def test_a_short_change_is_not_made_longer():
+    delta = {"w": torch.tensor([0.3, -0.4])}
+    assert trees.equal(CFFL(clip=1.0, clip_by="norm").clipped(delta), delta)
+    assert trees.equal(CFFL(clip=1.0).clipped(delta), delta)
+
+
+@pytest.mark.parametrize("aggregate", ["sum", "mean"])
+def test_a_reward_adds_what_was_earned_and_takes_back_the_own_upload(aggregate):
+    method = CFFL(aggregate=aggregate, expel=0.0, clip=1.0, upload=0.5)
+    spec = toys.spec(method, net="mlp64")
+    turn = attend(spec, [range(3)])[0]
+    state = turn.state
+    for k, n in enumerate(toys.SIZES):
+        own = turn.kept[k]["model"]
+        upload = trees.vector(trees.unpack(turn.updates[k]["uploaded"], own))
+        g = trees.vector(state["gradient"])
+        count = math.floor(state["reputation"][k] / state["reputation"].max() * n / 23 * len(g) + 1e-9)
+        earned = torch.zeros_like(g)
+        best = g.abs().argsort(descending=True, stable=True)[:count]
+        earned[best] = g[best]
+        rho = 1.0 if aggregate == "sum" else n / 23
+        expected = trees.vector(own) + earned - rho * upload
+        assert torch.allclose(trees.vector(evaluated(spec, turn, k)), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("aggregate", ["sum", "mean"])
+@pytest.mark.parametrize("net", ["mlp64", "cnn"])
+def test_one_client_that_uploads_everything_trains_as_if_alone(aggregate, net):
+    method = CFFL(upload=1.0, clip=1e9, aggregate=aggregate)
+    ours, alone = (toys.play(toys.spec(m, (13,), net), rounds=3) for m in (method, Standalone()))
+    kept = {**ours.kept[-1][0]["model"], **ours.kept[-1][0]["buffers"]}
+    tolerance = 1e-12 if net == "mlp64" else 1e-4
+    assert all(torch.allclose(kept[n], p, atol=tolerance) for n, p in alone.kept[-1][0]["model"].items())
+    assert ours.result.rounds[-1].contributions == [1.0]
+
+
+# the server
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_uploads_are_scored_on_the_servers_model_of_the_start_with_the_clients_statistics(sizes):
+    spec = toys.spec(CFFL(upload=0.5, clip=1.0), sizes, net="cnn", recipe=Recipe(batch_size=8, lr=0.02))
+    server, all_ = toys.server(spec), range(len(sizes))
+    turns = attend(spec, [all_] * 2)
+    method, state = spec.method, turns[0].state
+    heard = state["reputable"].bool()
+    scores = method.scores(server, state, turns[1].updates, heard)
+    for k in all_:
+        w = trees.add(state["model"], trees.unpack(turns[1].updates[k]["uploaded"], state["model"]))
+        expected = server.accuracy({**w, **turns[1].updates[k]["buffers"]}, server.validation)
+        assert scores[k] == (expected if heard[k] else 0)
+    assert scores.any()
+    w_0 = server.parameters(server.init(spec.seed))
+    assert trees.equal(state["model"], trees.add(w_0, state["gradient"]))
+    assert trees.equal(turns[1].state["model"], trees.add(state["model"], turns[1].state["gradient"]))
+
+
+@pytest.mark.parametrize("growing", [True, False])
+@pytest.mark.parametrize("fields", [{"horizon": 2.0}, {"sharpen": "before", "alpha": 1.5}])
+def test_reputations_follow_the_formulas_round_by_round(fields, growing):
+    method = CFFL(expel=0.0, growing=growing, **fields)
+    state, c = start(method, (9, 4, 2)), [0.0] * 3 if method.sharpen == "after" else [1 / 3] * 3
+    for number in range(4):
+        a = [0.3 + 0.1 * number, 0.5, 0.7]
+        alpha = method.alpha * (1 + min(number / method.horizon, 1) if growing else 1)
+        x = [score / sum(a) for score in a]
+        if method.sharpen == "after":
+            c = [math.sinh(alpha * (0.8 * old + 0.2 * new)) for old, new in zip(c, x, strict=True)]
+        else:
+            y = [math.sinh(alpha * new) for new in x]
+            c = [0.8 * old + 0.2 * new / sum(y) for old, new in zip(c, y, strict=True)]
+        c = [share / sum(c) for share in c]
+        state = after(method, state, a)
+        assert state["reputation"].tolist() == pytest.approx(c)
+        assert method.contributions(state).tolist() == pytest.approx(c)
+        shares = [share / max(c) * n / 9 for share, n in zip(c, (9, 4, 2), strict=True)]
+        assert state["quota"].tolist() == pytest.approx(shares)
+
+
+@pytest.mark.parametrize("method", [CFFL(), PAPER], ids=["orig", "paper"])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_reputations_sum_to_one_and_are_zero_for_the_expelled_alone(method, sizes):
+    for turn in attend(toys.spec(method, sizes), [range(len(sizes))] * 4):
+        c, reputable = turn.state["reputation"], turn.state["reputable"]
+        assert c.sum().item() == pytest.approx(1)
+        assert (c >= 0).all()
+        assert torch.equal(c > 0, reputable > 0)
+
+
+@pytest.mark.parametrize("method", [CFFL(), PAPER], ids=["orig", "paper"])
+@pytest.mark.parametrize("clients", [2, 10])
+def test_equal_scores_and_sizes_earn_equal_reputations_and_all_of_the_update(method, clients):
+    state = after(method, start(method, [5] * clients), [0.4] * clients)
+    assert state["reputation"].tolist() == pytest.approx([1 / clients] * clients)
+    assert state["quota"].tolist() == pytest.approx([1] * clients)
+
+
+@pytest.mark.parametrize("aggregate", ["sum", "mean"])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_the_update_is_of_the_reputable_and_who_leads_in_all_receives_it_whole(aggregate, sizes):
+    method = CFFL(aggregate=aggregate)
+    scores = [0.9] + [0.5] * (len(sizes) - 2) + [0.01]  # the last is expelled
+    sizes = (max(sizes) + 1, *sizes[1:])
+    state = after(method, start(method, sizes), scores)
+    assert state["reputable"].tolist() == [1] * (len(sizes) - 1) + [0]
+    assert state["reputation"].sum().item() == pytest.approx(1)
+    rows = [trees.vector(trees.unpack(u["uploaded"], LIKE)) for u in uploads(len(sizes)).values()]
+    weights = [1.0 if aggregate == "sum" else n / sum(sizes) for n in sizes]
+    g = sum(w * row for w, row in zip(weights[:-1], rows[:-1], strict=True))
+    assert torch.allclose(trees.vector(state["gradient"]), g)
+    assert torch.allclose(trees.vector(trees.unpack(method.send(state, 0)["reward"], LIKE)), g)
+    assert method.send(state, len(sizes) - 1) == {}
+    assert method.send(start(method, sizes), 0) == {}  # nothing yet
+
+
+def test_a_quota_below_one_entry_is_nothing():
+    method = CFFL(expel=0.0)
+    state = after(method, start(method, (1000, 1)), [0.5, 0.5])
+    message = method.send(state, 1)
+    assert not trees.vector(trees.unpack(message["reward"], LIKE)).any()
+    kept = {"model": LIKE, "uploaded": uploads(2)[1]["uploaded"], "buffers": {}}
+    own = trees.vector(trees.unpack(kept["uploaded"], LIKE))
+    assert torch.equal(trees.vector(method.receive(kept, message)["model"]), -own)
+
+
+def test_quotas_by_classes():
+    method = CFFL(quota_by="classes", expel=0.0)
+    data = toys.rows(11, 3)
+    few = {k: Examples(data.x, data.y % (3 - k // 2)) for k in range(3)}  # 3, 3 and 2 of the model's 4
+    spec = toys.spec(method, data=few)
+    turn = attend(spec, [range(3)])[0]
+    c = turn.state["reputation"]
+    counts = torch.tensor([len(set(rows.train.y.tolist())) for rows in spec.clients])
+    assert counts.tolist() == [turn.updates[k]["classes"] for k in range(3)] == [3, 3, 2]
+    assert torch.allclose(turn.state["quota"], c / c.max() * counts / 4)
+
+
+# settings
+
+
+def test_presets_are_settings_and_nonsense_is_refused():
+    assert all(CFFL(**fields) != CFFL() for fields in CFFL.presets.values())
+    wrong = {"upload": (0.0, 2.0), "clip": (0.0, -1.0), "alpha": (0.0, 1e3), "horizon": (0.0,)}
+    wrong |= {"memory": (1.0, -0.1), "expel": (1.0, -0.1, float("nan"))}
+    for name, values in wrong.items():
+        for value in values:
+            with pytest.raises(PlanError, match=f"cffl: {name} must be"):
+                CFFL(**{name: value})
