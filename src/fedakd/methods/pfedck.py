@@ -1,0 +1,119 @@
+"""pFedCK: a personal and an interactive model teach each other; interactive ones cooperate within clusters.
+
+Zhang, Shi. A Personalized Federated Learning Method Based on Clustering and Knowledge Distillation.
+Electronics 2024, 13(5), 857.
+Confidence: reconstructed (from the abstract, which gives no formula, number or clustering algorithm).
+
+A client trains P, which never leaves it, and I on the same batches. Each minimises CE + soft T^2 KL(other's
+predictions || own) + features mean((own - other's features)^2), the other held fixed; I's change is sent.
+The server clusters the changes anew each round, and I moves by its cluster's mean instead of its own change.
+
+Deviations:
+- All numbers are our choice, and so is average linkage on 1 - cosine: it needs no seed and parts no equals.
+- P and I are equal until somebody shares the client's cluster; as I tells P then, `private` promises nothing.
+- A model without .body has no features to compare. Running statistics of I are averaged within the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from scipy.cluster.hierarchy import fcluster, linkage
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedakd import trees
+from fedakd.errors import PlanError
+from fedakd.method import Client, Method, Server
+from fedakd.training import Batch
+from fedakd.trees import Params, Tree
+
+
+@dataclass(frozen=True)
+class PFedCK(Method):
+    soft: float = 1.0
+    features: float = 1.0
+    temperature: float = 1.0
+    clusters: int = 3
+
+    title = "pFedCK"
+    summary = "personal and interactive models teach each other; the latter cooperate within clusters"
+    citation = "Zhang and Shi, Electronics 2024"
+    confidence = "reconstructed"
+
+    def __post_init__(self) -> None:
+        if not (self.soft >= 0 and self.features >= 0 and self.temperature > 0 and self.clusters > 0):
+            raise PlanError(f"pfedck: soft and features must be 0 or above, the rest above 0, got {self}")
+
+    def server_init(self, server: Server, params: Params) -> Tree:
+        sizes = server.sizes
+        return {"messages": {}, "cluster": -torch.ones_like(sizes), "sizes": sizes, "owed": {}}
+
+    def send(self, state: Tree, client: int) -> Tree:
+        """What became of the client's last change; one that missed rounds since has yet to act on it."""
+        own, owed = str(int(state["cluster"][client])), state["owed"].get(str(client), {})
+        return dict(state["messages"].get(own, owed))
+
+    def server_update(self, server: Server, state: Tree, updates: Mapping[int, Tree]) -> Tree:
+        if not updates:
+            return state
+        rows = torch.stack([trees.vector(update["delta"]).double() for update in updates.values()])
+        label = dict(zip(updates, grouped(rows, self.clusters), strict=True))
+        sizes = {c: {k: float(state["sizes"][k]) for k in updates if label[k] == c} for c in label.values()}
+        messages = {str(c): self.mean(updates, n) for c, n in sizes.items()}
+        cluster = torch.tensor([label.get(one.id, -1) for one in server.clients], dtype=torch.float64)
+        owed = {str(one.id): self.send(state, one.id) for one in server.clients if one.id not in updates}
+        return {**state, "messages": messages, "cluster": cluster, "owed": owed}
+
+    def mean(self, updates: Mapping[int, Tree], n: Mapping[int, float]) -> Tree:
+        return {part: trees.mean((updates[k][part] for k in n), n.values()) for part in ("delta", "buffers")}
+
+    def client_init(self, client: Client, params: Params) -> Tree:
+        return {"personal": params, "shared": client.parameters(params), "buffers": client.buffers(params)}
+
+    def receive(self, kept: Tree, message: Tree) -> Tree:
+        shared = trees.move(kept["shared"], message.get("delta", {}))
+        return {**kept, "shared": shared, "buffers": message.get("buffers", kept["buffers"])}
+
+    def client_update(self, client: Client, state: Tree) -> tuple[Tree, Tree]:
+        models = self.models(state)
+        start = {f"{view}.{name}": part for view, own in models.items() for name, part in own.items()}
+        pair = nn.ModuleDict({view: deepcopy(client.module) for view in models})
+        after = client.fit(start, client.data, loss=lambda m, b: self.mutual(client, m, b), module=pair)
+        p, i = ({name: after[f"{view}.{name}"] for name in own} for view, own in models.items())
+        delta = trees.sub(client.parameters(i), state["shared"])
+        return {**state, "personal": p}, {"delta": delta, "buffers": client.buffers(i), "n": float(client.n)}
+
+    def mutual(self, client: Client, pair: nn.Module, batch: Batch) -> Tensor:
+        client.gradients += len(batch.y)  # fit counts a row once, and here two models learn from it
+        with torch.random.fork_rng(devices=[]):  # dropout: P draws what it would alone, and I the same
+            shared = seen(pair.get_submodule("shared"), batch)
+        z, *features = map(torch.stack, zip(seen(pair.get_submodule("personal"), batch), shared, strict=True))
+        log_p = F.log_softmax(z / self.temperature, dim=-1)  # (2, rows, classes)
+        divergence = F.kl_div(log_p, log_p.detach().flip(0), reduction="sum", log_target=True) / len(batch.y)
+        gap = 2 * sum(F.mse_loss(f, f.detach().flip(0)) for f in features)  # 2: the mean runs over both
+        ce = client.task.loss(z[0], batch.y) + client.task.loss(z[1], batch.y)
+        return ce + self.soft * self.temperature**2 * divergence + self.features * gap
+
+    def models(self, state: Tree) -> dict[str, Params]:
+        return {"personal": state["personal"], "shared": {**state["shared"], **state["buffers"]}}
+
+
+def seen(module: nn.Module, batch: Batch) -> list[Tensor]:
+    """Logits, and the features they are made from, if the model has a .body."""
+    features: list[Tensor] = []
+    body = getattr(module, "body", nn.Identity())
+    with body.register_forward_hook(lambda _self, _in, out: features.append(out)):
+        return [module(batch.x), *features]
+
+
+def grouped(rows: Tensor, clusters: int) -> list[int]:
+    """The cluster of each row, from 1; rows of zeros have a direction of their own."""
+    if len(rows) == 1:
+        return [1]
+    unit = F.normalize(torch.cat([rows, (rows == 0).all(1, keepdim=True)], dim=1), dim=1, eps=1e-300)
+    tree = linkage((torch.pdist(unit).square() / 2).numpy(), "average")  # |u - v|^2 / 2 = 1 - cosine
+    return fcluster(tree, tree[-clusters, 2] if clusters < len(rows) else 0.0, "distance").tolist()
