@@ -1,0 +1,1 @@
+"""Independent numpy re-statements of federated methods, written from the formulas alone."""
