@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,8 +19,10 @@ FEDAKD = [sys.executable, "-c", "from fedakd.cli import main; main()"]
 SMALL = ["--clients", "3", "--rounds", "3", "--fraction", "0.3", "--model", "linear", "--method", "fedakd"]
 
 
-def fedakd(*words: str, check: bool = True, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": "100"}
+def fedakd(
+    *words: str, check: bool = True, cwd: Path | None = None, columns: int = 100
+) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": str(columns)}
     done = subprocess.run(
         [*FEDAKD, *words], capture_output=True, text=True, cwd=cwd, env=environment, check=False
     )
@@ -68,6 +71,16 @@ def test_methods_say_where_they_come_from_and_how_sure_we_are():
     assert rebuilt == {"fedsac", "pfedck", "fedmpr"}
 
 
+def test_one_method_is_shown_in_full():
+    shown = fedakd("methods", "CFFL").stdout
+    assert "Collaborative Fairness in Federated Learning" in shown
+    assert "Deviations:" in shown
+    assert re.search(r"upload +0.1 +0.5 +0.5", shown)
+    done = fedakd("methods", "cfl", check=False)
+    assert done.returncode == 2
+    assert "unknown method 'cfl'; did you mean 'cffl'" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("command", "names"),
     [
@@ -87,7 +100,7 @@ def test_lists_have_one_entry_each(command, names):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--method", "fedavk"], "did you mean 'fedavg' or 'fedakd'?"),
+        (["--method", "fedavk"], "unknown method 'fedavk'; did you mean 'fedavg'"),
         (["--dataset", "digit"], "unknown dataset 'digit'; did you mean 'digits'?"),
         (["--partition", "isc(5)"], "unknown partition 'isc'; did you mean 'ics'?"),
         (["--preset", "papier"], "unknown preset 'papier'; did you mean 'paper'?"),
@@ -280,3 +293,20 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+@pytest.mark.parametrize("others", [(), ("cffl(preset=paper, upload=0.2)",)])
+@pytest.mark.parametrize("seeds", [("0",), ("0", "1")])
+def test_no_number_is_cut_on_eighty_columns(others, seeds, tmp_path):
+    words = [word for name in ("fedavg", "fedakd", *others) for word in ("--method", name)]
+    words += [word for seed in seeds for word in ("--seed", seed)]
+    size = ("--clients", "3", "--rounds", "1", "--model", "linear", "--workers", "0")
+    done = fedakd("run", *size, *words, "-q", "--out", str(tmp_path / "run"), columns=80)
+    rows = json.loads((tmp_path / "run" / "summary.json").read_text())["rows"]
+    for row in rows:
+        for name in ("average", "maximum", "minimum"):
+            assert f"{100 * row['over_seeds'][name]['mean']:.1f}" in done.stdout
+    levels = [sum(own) / len(own) for own in zip(*rows[0]["accuracies"], strict=True)]
+    assert all(any(f"{100 * level:.{digits}f}" in done.stdout for digits in (0, 1)) for level in levels)
+    tables = done.stdout.partition("Accuracies and gains in")[0]
+    assert max(map(len, tables.splitlines())) <= 80

@@ -108,7 +108,7 @@ def test_the_summary_has_every_view_and_the_reference(tmp_path):
     both = [rows[1].accuracies[s][2] - rows[0].accuracies[s][2] for s in (0, 1)]
     spread = f"{100 * np.mean(both):+.1f} ± {100 * np.std(both, ddof=1):.1f}"
     assert clients[2][2] == spread
-    text = tables.markdown(plan, rows, ["a warning"])
+    text = tables.markdown(plan, cells, rows, ["a warning"])
     assert "**a warning**" in text
     assert all(row.verdict in text for row in rows)
     assert json.dumps(summary.to_dict(plan, rows, []), allow_nan=False)
@@ -119,7 +119,7 @@ def test_failures_and_budgets_are_told_in_the_summary(tmp_path):
     broken = replace(cells[1].rounds[-1], failures={2: "round 2, client 2, step 7: the loss is nan"})
     cells[1] = replace(cells[1], rounds=[cells[1].rounds[0], broken])
     rows = summary.rows_of(cells)
-    text = tables.markdown(plan, rows, [])
+    text = tables.markdown(plan, cells, rows, [])
     assert rows[1].failures == ["seed 0: round 2, client 2, step 7: the loss is nan"]
     assert "budget of 500 sample-gradients was used up" in rows[1].stopped[0]
     assert "## What went wrong" in text
@@ -150,7 +150,7 @@ def test_a_method_whose_clients_all_failed_has_a_row_that_says_so(tmp_path):
     assert rows[1].failed
     assert "failed: no client could train" in rows[1].verdict
     assert tables.accuracy_line(rows[1])[:2] == ["FedAvg (global)*", "failed"]
-    assert "unknown" in tables.markdown(plan, rows, [])
+    assert "unknown" in tables.markdown(plan, cells, rows, [])
     rows = summary.rows_of([failing_at(cells[0], [0, 1, 2]), cells[1]])
     assert rows[0].failed
     assert not rows[1].failed
@@ -164,7 +164,7 @@ def test_one_method_that_fails_does_not_end_the_others(tmp_path):
     assert [cell.method for cell in cells][-1] == "fedavg"
     assert cells[1].stopped.startswith("every client failed")
     assert len(cells[2].rounds) == 3
-    assert "every client failed" in tables.markdown(plan, summary.rows_of(cells), [])
+    assert "every client failed" in tables.markdown(plan, cells, summary.rows_of(cells), [])
 
 
 def test_the_published_protocol_is_judged_by_the_global_model(tmp_path):
@@ -175,7 +175,7 @@ def test_the_published_protocol_is_judged_by_the_global_model(tmp_path):
 def test_notices_are_told_in_the_summary(tmp_path):
     cells, plan = run_of(tmp_path / "run", methods=("fedavg",))
     cells[1] = replace(cells[1], notices=("worker 0 died: signal 9",))
-    assert "seed 0: worker 0 died: signal 9" in tables.markdown(plan, summary.rows_of(cells), [])
+    assert "seed 0: worker 0 died: signal 9" in tables.markdown(plan, cells, summary.rows_of(cells), [])
 
 
 def test_the_common_test_set_is_shared_and_not_copied():
@@ -218,11 +218,23 @@ def test_many_methods_are_lines_of_the_clients_table_and_have_one_sentence_each(
     names = ("fedavg", "fedprox", "fedakd", "fedakd-all-data")
     cells, plan = run_of(tmp_path / "run", methods=names)
     rows = summary.rows_of(cells)
-    headers, lines = tables.client_table(rows)
+    headers, lines = tables.client_lines(rows, digits=1)
     assert headers == ["gain of client", "0", "1", "2"]
     judged = [row for row in rows if row.judged]
     assert [line[0] for line in lines] == ["accuracy alone", *(row.label for row in judged[1:])]
     gain = judged[2].per_seed[0].gains[1]
     assert lines[2][2] == f"{100 * gain:+.1f}"
-    text = tables.markdown(plan, rows, [])
+    assert tables.client_lines(rows, digits=0)[1][2][2] == f"{100 * gain:+.0f}"
+    text = tables.markdown(plan, cells, rows, [])
     assert all((row.verdict in text) == row.judged for row in rows)
+    fair = judged[2].per_seed[0]
+    assert f"({100 * fair.gain_low[1]:.1f} to {100 * fair.gain_high[1]:.1f})" in text
+    assert f"| FedAKD | {tables.costs(cells)['fedakd']['passes']:.2f} |" in text
+
+
+def test_a_cells_folder_says_every_field_that_determined_its_numbers(tmp_path):
+    run_of(tmp_path / "run", methods=("fedprox(preset=released, mu=0.5)",))
+    (path,) = (tmp_path / "run").glob("cells/fedprox*/cell.json")
+    told = json.loads(path.read_text())
+    assert told["method"] == {"type": "FedProx", "mu": 0.5, "weigh_by": "uniform"}
+    assert (told["seed"], told["lr"]) == (0, 0.001)

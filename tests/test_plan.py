@@ -68,6 +68,15 @@ def test_a_preset_of_the_run_chooses_that_of_each_method_and_what_is_said_goes_b
     assert resolve(preset, methods=plan.methods).methods == plan.methods
 
 
+def test_methods_that_cannot_use_the_recipe_of_the_run_are_remarked_on():
+    remarks = resolve(methods=("scaffold", "feddc", "fedavg")).remarks
+    assert [one.split(" trains")[0] for one in remarks] == ["scaffold", "feddc"]
+    assert "sgd 0.1, standalone with adam 0.001" in remarks[0]
+    assert resolve(methods=("scaffold",), optimizer="sgd", lr=0.05).remarks == []
+    leaking = resolve("released", methods=("fedakd", "fedavg", "cgsv")).remarks
+    assert leaking == ["LEAKY BY DESIGN: trained on their own test rows: fedakd, cgsv"]
+
+
 def test_presets_of_methods_name_fields_that_differ():
     for known in METHODS.values():
         assert set(known.presets) <= {"paper", "released"}
@@ -80,6 +89,7 @@ def test_presets_of_methods_name_fields_that_differ():
     ("choices", "message"),
     [
         ({"methods": ("fedavgg",)}, "unknown method 'fedavgg'; did you mean 'fedavg'"),
+        ({"methods": ("all(preset=paper)",)}, "all takes no fields; --preset paper chooses them for all"),
         ({"methods": ("fedakd(alpa=1)",)}, "unknown field of fedakd 'alpa'; did you mean 'alpha'"),
         ({"partition": "isc(5)"}, "unknown partition 'isc'; did you mean 'ics'"),
         ({"rounds": 0}, "rounds: Input should be greater than or equal to 1, got 0"),

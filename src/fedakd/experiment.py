@@ -103,8 +103,9 @@ class Cells:
         ]
 
     def cell(self, name: str, seed: int, federation: Federation, workers: int | Workers) -> Cell:
-        identity = fingerprint({**self.plan.cell(name, seed), "data": contents(federation)})
-        store = self.folder.cell(name, seed, identity)
+        fields = {**self.plan.cell(name, seed), "data": contents(federation)}
+        store = self.folder.cell(name, seed, fingerprint(fields))
+        write_json(store.path / "cell.json", fields)
         distinct = tuple(len(np.unique(federation.test_rows(k))) for k in range(federation.clients))
         done = store.finished()
         if done is None:
@@ -177,7 +178,9 @@ def federation_of(plan: Plan, dataset: ImageDataset, seed: int, leak: bool) -> F
 
 
 def released(plan: Plan, dataset: ImageDataset, seed: int, leak: bool) -> Federation:
-    """The published code knows three partitions, and no strength of shift."""
+    """The published code knows three partitions, no strength of shift, and no common test set."""
+    if plan.evaluation == "global":
+        raise PlanError("preset released judges every client on its own test rows; leave out --evaluation")
     name = plan.partition.split("(")[0]
     kinds = {"pow": ("power", False), "bcs": ("equal", True), "ics": ("power", True)}
     if name not in kinds:

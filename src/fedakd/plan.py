@@ -22,6 +22,7 @@ Preset = Literal["tuned", "paper", "released"]
 PAPER_LR = {"fashion-mnist": 0.001, "cifar10": 0.005}
 OTHER_LR = 0.01  # the paper names no rate for other data
 REFERENCE = "standalone"
+ALL = "all"  # the paper's thirteen methods
 LEAKING = ("fedakd", "cffl", "cgsv")  # published code that trains on test rows; the names that start so
 SETTINGS = {"tuned": "orig", "paper": "paper", "released": "released"}  # each method's own presets
 
@@ -66,8 +67,10 @@ class Plan(BaseModel):
     @classmethod
     def _reference_first(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         """CF and gains compare with Standalone, so it is always part of a run; `all` is the paper's 13."""
+        if any(one.strip().lower().startswith(f"{ALL}(") for one in value):
+            raise ValueError("all takes no fields; --preset paper chooses them for all methods")
         settings = SETTINGS[info.data.get("preset", "tuned")]
-        said = [name for one in value for name in (everything() if one.strip().lower() == "all" else [one])]
+        said = [name for one in value for name in (everything() if one.strip().lower() == ALL else [one])]
         return tuple(dict.fromkeys([REFERENCE, *(methods.canonical(one, settings) for one in said)]))
 
     @field_validator("seeds")
@@ -93,6 +96,22 @@ class Plan(BaseModel):
     def method(self, name: str) -> Method:
         """The method of that name, with the fields of the preset where the text does not set them."""
         return methods.parse(name, SETTINGS[self.preset])
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader of the numbers must know about single methods."""
+        found = []
+        if leaking := [name for name in self.methods if self.leaks(name)]:
+            found.append(f"LEAKY BY DESIGN: trained on their own test rows: {', '.join(leaking)}")
+        usual = self.recipe
+        for name in self.methods:
+            own = self.method(name).recipe(usual)
+            if (own.optimizer, own.lr) != (usual.optimizer, usual.lr):
+                found.append(
+                    f"{name} trains with {own.optimizer} {own.lr:g}, standalone with {usual.optimizer} "
+                    f"{usual.lr:g}: its gains are also those of another recipe"
+                )
+        return found
 
     def rounds_of(self, name: str) -> int:
         """The published code gives FedAKD 30 rounds where the others get 20."""

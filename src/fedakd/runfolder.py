@@ -2,10 +2,12 @@
 
 plan.json                           what is to be done, resolved, and with which versions
 audit-seed0.json                    what each federation is made of
+cells/fedakd-seed0/cell.json        every field of the method and the run that determines its numbers
 cells/fedakd-seed0/rounds.jsonl     one line a round: scores, contributions, bytes, failures
 cells/fedakd-seed0/timings.jsonl    seconds of each round, apart because they never repeat
 cells/fedakd-seed0/checkpoints/     round-00007/: server, clients, and a manifest with their checksums
 summary.json, summary.md            written when all cells are done
+costs.json                          passes, megabytes and seconds a round, by method
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from fedakd.rounds import Round, Start
 from fedakd.trees import Tree
 
 KEPT = 2  # checkpoints of a cell
+
+LONG = 80  # characters of a method's text in the name of its folder
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,8 @@ class RunFolder:
 
     def cell(self, method: str, seed: int, identity: str) -> CellFolder:
         name = re.sub(r"[^\w.+-]+", "_", method).strip("_")
+        if len(name) > LONG:  # file systems end at 255
+            name = f"{name[:LONG]}-{hashlib.sha256(method.encode()).hexdigest()[:8]}"
         path = self.path / "cells" / f"{name}-seed{seed}"
         (path / "checkpoints").mkdir(parents=True, exist_ok=True)
         return CellFolder(path, identity)

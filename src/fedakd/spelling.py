@@ -43,11 +43,17 @@ def values(
 
 
 def spelled(
-    name: str, known: Mapping[str, Field[Any]], thing: object, usual: object = None, always: int = 0
+    name: str,
+    known: Mapping[str, Field[Any]],
+    thing: object,
+    *,
+    usual: object = None,
+    always: int = 0,
+    first: str = "",
 ) -> str:
     """The text of a thing: its first `always` fields, and the others that differ from the usual thing's.
 
-    Without a usual thing the fields' defaults count.
+    Without a usual thing the fields' defaults count; what is to come first stands before them.
     """
     told = [
         shown(getattr(thing, one.name))
@@ -56,6 +62,7 @@ def spelled(
         for position, one in enumerate(known.values())
         if position < always or getattr(thing, one.name) != getattr(usual, one.name, one.default)
     ]
+    told = [first, *told] if first else told
     return f"{name}({', '.join(told)})" if told else name
 
 

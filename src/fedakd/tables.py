@@ -75,32 +75,38 @@ def cost_of(cells: Sequence[Cell]) -> dict[str, float]:
 
 
 def client_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """What each client gains by joining, method by method: the answer to "does it pay for us?".
-
-    A few methods are columns, each gain with its interval; many are lines, judged by one model each.
-    """
+    """What each client gains by joining, the answer to "does it pay for us?": models as columns."""
     reference, *others = rows
-    alone = [fmean(of_client) for of_client in zip(*reference.accuracies, strict=True)]
-    if len(others) <= FEW:
-        headers = ["client", "alone", *(row.label for row in others)]
-        cells = [[gain_of(row.per_seed, k) for row in others] for k in range(len(alone))]
-        return headers, [[str(k), plain(100 * alone[k], 1), *own] for k, own in enumerate(cells)]
-    judged = [row for row in others if row.judged]
-    lines = [[row.label, *(bare_gain(row.per_seed, k) for k in range(len(alone)))] for row in judged]
-    levels = ["accuracy alone", *(plain(100 * level, 1) for level in alone)]
-    return ["gain of client", *map(str, range(len(alone)))], [levels, *lines]
+    cells = [[gain_of(row.per_seed, k) for row in others] for k in range(len(alone(reference)))]
+    lines = [[str(k), plain(100 * alone(reference)[k], 1), *own] for k, own in enumerate(cells)]
+    return ["client", "alone", *(row.label for row in others)], lines
 
 
-def bare_gain(per_seed: Sequence[Fairness], client: int) -> str:
-    gains = [one.gains[client] if one.gains else math.nan for one in per_seed]
-    return "unknown" if math.isnan(sum(gains)) else f"{100 * fmean(gains):+.1f}"
+def client_lines(rows: Sequence[Row], digits: int | None = None) -> tuple[list[str], list[list[str]]]:
+    """The same with methods as lines, by the model each is judged by; without digits, with intervals."""
+    reference, *others = rows
+    shown = 1 if digits is None else digits
+    levels = ["accuracy alone", *(plain(100 * level, shown) for level in alone(reference))]
+    lines = [
+        [row.label, *(gain_of(row.per_seed, k, digits) for k in range(len(levels) - 1))]
+        for row in others
+        if row.judged
+    ]
+    return ["gain of client", *map(str, range(len(levels) - 1))], [levels, *lines]
 
 
-def gain_of(per_seed: Sequence[Fairness], client: int) -> str:
-    """One seed: the gain with its 95 % interval; several: mean and standard deviation."""
+def alone(reference: Row) -> list[float]:
+    """Each client's accuracy without joining, the mean over seeds."""
+    return [fmean(of_client) for of_client in zip(*reference.accuracies, strict=True)]
+
+
+def gain_of(per_seed: Sequence[Fairness], client: int, digits: int | None = None) -> str:
+    """One seed: the gain with its 95 % interval; several: mean and standard deviation; or the gain alone."""
     gains = [one.gains[client] if one.gains else math.nan for one in per_seed]
     if math.isnan(sum(gains)):
-        return "unknown"
+        return "unknown" if digits is None else "?"
+    if digits is not None:
+        return f"{round(100 * fmean(gains), digits) + 0.0:+.{digits}f}"  # + 0.0: no negative nothing
     if len(per_seed) > 1:
         return points(Spread(fmean(gains), stdev(gains), len(gains)), sign=True)
     low, high = (100 * end[client] for end in (per_seed[0].gain_low, per_seed[0].gain_high))
@@ -119,16 +125,17 @@ def plain(value: float, digits: int) -> str:
     return "undefined" if math.isnan(value) else f"{value:.{digits}f}"
 
 
-def markdown(plan: Plan, rows: Sequence[Row], warnings: Sequence[str]) -> str:
+def markdown(plan: Plan, cells: Sequence[Cell], rows: Sequence[Row], warnings: Sequence[str]) -> str:
     troubles = [f"- {row.label}: {text}" for row in rows if row.judged for text in row.troubles]
     parts = [
         f"# {plan.title}",
-        "\n".join(f"**{warning}**" for warning in warnings),
+        "\n".join(f"**{warning}**" for warning in [*warnings, *plan.remarks]),
         markdown_table(ACCURACY, [accuracy_line(row) for row in rows]),
         markdown_table(FAIRNESS, [fairness_line(row) for row in rows]),
         NOTE,
+        markdown_table(COST[:-1], [line[:-1] for line in cost_lines(cells)]),
         f"{CLIENTS}:",
-        markdown_table(*client_table(rows)),
+        markdown_table(*(client_table(rows) if len(rows) <= FEW + 1 else client_lines(rows))),
         "\n".join(f"- {row.verdict}" for row in told(rows)),
         "\n".join(["## What went wrong", "", *troubles]) if troubles else "",
     ]

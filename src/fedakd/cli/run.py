@@ -43,7 +43,8 @@ PresetName = Annotated[
     str | None,
     typer.Option(
         show_default="tuned",
-        help="tuned (Adam), paper (SGD, half of the rows) or released (the published code's leaky protocol).",
+        help="tuned (Adam), paper (SGD, half of the rows) or released (the published code's leaky protocol); "
+        "also chooses each method's own values.",
     ),
 ]
 Workers = Annotated[
@@ -60,6 +61,7 @@ DataDir = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no audit, only the result.")]
 
+SINGULAR = {"methods": "method", "seeds": "seed"}  # fields of a plan whose options are given one by one
 PLAIN: Any = {"markup": False, "highlight": False, "soft_wrap": True}  # paths as they are, to be copied
 
 
@@ -135,16 +137,17 @@ def _choices(options: dict[str, Any]) -> dict[str, Any]:
     """What the options say about the plan, by its fields; the other options are about this call alone."""
     from fedakd.plan import Plan
 
-    repeatable = {"methods": "method", "seeds": "seed"}
-    said = {field: options[repeatable.get(field, field)] for field in Plan.model_fields}
-    return said | {field: tuple(said[field]) if said[field] else None for field in repeatable}
+    said = {field: options[SINGULAR.get(field, field)] for field in Plan.model_fields}
+    return said | {field: tuple(said[field]) if said[field] else None for field in SINGULAR}
 
 
 def _refuse_changes(choices: dict[str, Any], out: Path | None) -> None:
     from fedakd.errors import PlanError
 
     said = [
-        f"--{name.replace('_', '-')}" for name, value in {**choices, "out": out}.items() if value is not None
+        f"--{SINGULAR.get(name, name).replace('_', '-')}"
+        for name, value in {**choices, "out": out}.items()
+        if value is not None
     ]
     if said:
         raise PlanError(f"--resume takes everything from the folder's plan; leave out {', '.join(said)}")
@@ -197,24 +200,28 @@ def _conclude(plan: Plan, folder: RunFolder, cells: list[Any], warnings: list[st
     from rich.console import Console
 
     from fedakd import summary, tables
-    from fedakd.cli.catalogue import grid
+    from fedakd.cli.catalogue import put
     from fedakd.runfolder import write_json
     from fedakd.wire import write
 
     rows = summary.rows_of(cells, plan.preset)
     write_json(folder.path / "summary.json", summary.to_dict(plan, rows, warnings))
     write_json(folder.path / "costs.json", tables.costs(cells))  # apart: seconds never repeat
-    write(folder.path / "summary.md", tables.markdown(plan, rows, warnings).encode())
+    write(folder.path / "summary.md", tables.markdown(plan, cells, rows, warnings).encode())
     if as_json:
         sys.stdout.write(json.dumps(summary.to_dict(plan, rows, warnings), indent=2) + "\n")
         return
     console = Console()
     title = f"{plan.title}, {len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
-    console.print(grid(tables.ACCURACY, [tables.accuracy_line(row) for row in rows], title))
-    console.print(grid(tables.FAIRNESS, [tables.fairness_line(row) for row in rows]))
-    console.print(grid(tables.COST, tables.cost_lines(cells)))
-    console.print(grid(*tables.client_table(rows), tables.CLIENTS))
+    put(console, (tables.ACCURACY, [tables.accuracy_line(row) for row in rows]), title=title)
+    put(console, (tables.FAIRNESS, [tables.fairness_line(row) for row in rows]))
+    put(console, (tables.COST, tables.cost_lines(cells)))
+    forms = [tables.client_lines(rows, digits) for digits in (1, 0)]
+    if not put(console, tables.client_table(rows), *forms, title=tables.CLIENTS, whole=True):
+        console.print(f"{tables.CLIENTS}: {folder.path / 'summary.md'}", **PLAIN)
     console.print(tables.NOTE, style="dim")
+    for remark in plan.remarks:
+        console.print(f"! {remark}", style="bold", markup=False, highlight=False)
     for row in tables.told(rows):
         console.print(f"- {row.verdict}", highlight=False, markup=False)
         for problem in row.troubles if row.judged else ():

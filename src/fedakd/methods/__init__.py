@@ -6,17 +6,35 @@ from dataclasses import Field, dataclass, fields, replace
 from typing import Any, Literal
 
 from fedakd import spelling
-from fedakd.errors import PlanError
+from fedakd.errors import PlanError, unknown
 from fedakd.method import Method
+from fedakd.methods.cffl import CFFL
+from fedakd.methods.cgsv import CGSV
 from fedakd.methods.fedakd import FedAKD
+from fedakd.methods.fedas import FedAS
+from fedakd.methods.fedave import FedAVE
 from fedakd.methods.fedavg import FedAvg
+from fedakd.methods.feddc import FedDC
+from fedakd.methods.fedmpr import FedMPR
 from fedakd.methods.fedprox import FedProx
+from fedakd.methods.fedsac import FedSAC
+from fedakd.methods.pfedck import PFedCK
+from fedakd.methods.scaffold import SCAFFOLD
 from fedakd.methods.standalone import Standalone
 
 METHODS: dict[str, Method] = {
     "standalone": Standalone(),
     "fedavg": FedAvg(),
     "fedprox": FedProx(),
+    "scaffold": SCAFFOLD(),
+    "cffl": CFFL(),
+    "cgsv": CGSV(),
+    "fedave": FedAVE(),
+    "fedsac": FedSAC(),
+    "pfedck": PFedCK(),
+    "feddc": FedDC(),
+    "fedas": FedAS(),
+    "fedmpr": FedMPR(),
     "fedakd": FedAKD(),
     "fedakd-all-data": FedAKD(select="all"),
     "fedakd-single-dist": FedAKD(local_update="overwrite"),
@@ -47,22 +65,35 @@ def parse(text: str, preset: str = "orig") -> Method:
     """
     name, inside = spelling.name_and_inside(text, "method", METHODS, PlanError)
     said = spelling.values(name, spelled_fields(METHODS[name], with_preset=True), inside, PlanError)
-    base = METHODS[name].presets.get(str(said.pop("preset", preset)), {})
+    if (chosen := str(said.pop("preset", preset))) not in PRESETS:
+        raise PlanError(unknown("preset of a method", chosen, PRESETS))
+    base = METHODS[name].presets.get(chosen, {})
     return replace(METHODS[name], **{**base, **said})  # type: ignore[type-var]
 
 
 def canonical(text: str, preset: str = "orig") -> str:
-    """One spelling for each method: a name of the list if its fields are those, else the changed fields.
+    """One spelling for each method: the name and preset it is nearest to, and the fields that differ.
 
-    >>> canonical("FedAKD( select=all )"), canonical("fedprox(preset=released)")
-    ('fedakd-all-data', 'fedprox(preset=released)')
+    >>> canonical("FedAKD( select=all )"), canonical("cffl(upload=0.2, preset=paper)")
+    ('fedakd-all-data', 'cffl(preset=paper, upload=0.2)')
     """
     method = parse(text, preset)
     same = [name for name, known in METHODS.items() if type(known) is type(method)]
-    named = [*same, *(f"{name}(preset={one})" for one in PRESETS for name in same)]
-    if found := next((name for name in named if parse(name, preset) == method), None):
-        return found
-    return spelling.spelled(same[0], spelled_fields(method), method, parse(same[0], preset))
+    known = spelled_fields(method)
+    exact = next((name for name in same if parse(name, preset) == method), None)
+    plain = spelling.spelled(same[0], known, method, usual=parse(same[0], preset))
+    others = [one for one in PRESETS if one != preset and known]
+    named = [
+        spelling.spelled(same[0], known, method, usual=parse(same[0], p), first=f"preset={p}") for p in others
+    ]
+    return exact or min([plain, *named], key=lambda one: (one.count("="), one))
+
+
+def by_preset(name: str) -> dict[str, list[str]]:
+    """What each field of a method is in the presets, as text."""
+    variants = [parse(name, preset) for preset in PRESETS]
+    known = spelled_fields(METHODS[name])
+    return {field: [spelling.shown(getattr(one, field)) for one in variants] for field in known}
 
 
 def spelled_fields(method: Method, with_preset: bool = False) -> dict[str, Field[Any]]:

@@ -1,21 +1,21 @@
 """FedAKD: distil global to local on all rows, then local to global on the rows the local model gets right.
 
-Yu et al. FedAKD: Collaborative Fairness under Imbalanced Covariate Shift. KDD 2025.
+Yu, Wang, Wang, Lin, Liu, Yee, Ma. Towards Collaborative Fairness in Federated Learning Under Imbalanced
+Covariate Shift. KDD 2025.
 Confidence: official.
 
 One round at client k, which holds w_k and receives w_g:
   1. global to local: w_k minimises CE + alpha KD(teacher w_g) on all its rows;
   2. selection: I_k = the rows w_k classifies correctly, in evaluation mode;
   3. local to global: a copy of w_g minimises CE + beta KD(teacher w_k) on I_k, and is sent.
-The server averages the copies by |D_k|. w_k never leaves the client.
-
+The server averages the copies by |D_k|; w_k never leaves the client.
 Deviations:
 - The paper judges "the clients after federation", its code judges w_g: both views are reported.
 - local_update="overwrite" (ablation Single-Dist) selects all rows in its first round. A class that an
   untrained w_g never predicts could otherwise enter no I_k, ever.
 - order="released" is the published code's: no step 1 in the first round, where the teacher is untrained. The
-  published code runs step 1 after the aggregation and we run it at the start of the next round; w_g takes
-  the same path, and the personal view is one step 1 younger.
+  published code runs step 1 after the aggregation, we at the start of the next round: w_g is the same, and
+  the personal view is judged before that step instead of after it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FedAKD(FedAvg):
     presets: ClassVar = {"released": {"order": "released"}}
 
     def __post_init__(self) -> None:
-        if self.alpha < 0 or self.beta < 0:
+        if not min(self.alpha, self.beta) >= 0:
             raise PlanError(f"fedakd: alpha and beta must be 0 or above, got {self.alpha} and {self.beta}")
         if not self.temperature > 0:
             raise PlanError(f"fedakd: temperature must be above 0, got {self.temperature}")
@@ -115,6 +115,3 @@ class FedAKD(FedAvg):
 
     def models(self, state: Tree) -> dict[str, Params]:
         return {"personal": state["local"], "global": state["model"]}
-
-    def contributions(self, state: Tree) -> Tensor | None:
-        return None
