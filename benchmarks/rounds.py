@@ -1,8 +1,9 @@
 """Seconds per round of our engines and of a plain loop, the engine's overhead, and the server's memory.
 
-    python benchmarks/rounds.py                  everything, on FashionMNIST (about 10 minutes on 2 cores)
+    python benchmarks/rounds.py                  all but the last, on FashionMNIST (about 10 minutes)
     python benchmarks/rounds.py --rows 3000      a quick look
-    python benchmarks/rounds.py --part overhead  one part: rounds, overhead, memory or help
+    python benchmarks/rounds.py --part overhead  one part: rounds, methods, overhead, memory or help
+    python benchmarks/rounds.py --method all     every method's time for a pass over the data
 
 What is compared is measured in one process and interleaved, so that a noisy machine is noisy for all; the
 median of the repeats counts. Results go to standard output and, as JSON, to --out.
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ from fedakd.engine.processes import Processes
 from fedakd.engine.serial import Serial
 from fedakd.examples import Examples
 from fedakd.method import ClientInfo, Server
-from fedakd.methods import METHODS
+from fedakd.methods import ABLATIONS, METHODS
 from fedakd.models import factory
 from fedakd.partition import power_law
 from fedakd.rounds import Messages
@@ -45,20 +47,24 @@ RECIPE = Recipe(batch_size=32, lr=0.001, optimizer="adam")
 class Ours:
     """One engine and one method, a round at a time; the work of a round without its evaluation."""
 
-    def __init__(self, spec: Spec, make: Callable[[Spec], Engine]) -> None:
+    def __init__(
+        self, spec: Spec, make: Callable[[Spec], Engine], validation: Examples | None = None
+    ) -> None:
         self.method, self.engine = spec.method, make(spec)
         infos = [ClientInfo(rows.id, len(rows.train)) for rows in spec.clients]
-        self.server = Server(spec.task, spec.recipe, clients=infos)
+        self.server = Server(spec.task, spec.recipe, threads=cores(), clients=infos, validation=validation)
         params = self.server.init(0)
         self.state = self.method.server_init(self.server, params)
         self.engine.start(params)
         self.number, self.everyone = 0, [rows.id for rows in spec.clients]
+        self.rows, self.passes = sum(len(rows.train) for rows in spec.clients), 0.0
 
     def round(self) -> None:
         self.number += 1
         trained = self.engine.train(self.number, Messages(self.method, self.state, self.everyone))
         with one_thread():
             self.state = self.method.server_update(self.server, self.state, trained.updates)
+        self.passes = sum(report.gradients for report in trained.reports.values()) / self.rows
 
 
 def rounds(args: argparse.Namespace) -> dict[str, Any]:
@@ -80,6 +86,30 @@ def rounds(args: argparse.Namespace) -> dict[str, Any]:
             f"          processes {found[name]['plain/processes']:.2f}x and serial "
             f"{found[name]['plain/serial']:.2f}x as fast as the plain loop"
         )
+    return found
+
+
+def methods(args: argparse.Namespace) -> dict[str, Any]:
+    """Seconds for one pass over the data, all methods beside FedAvg; the server's share is in them."""
+    clients, found = federation(args), {}
+    validation = load("fashion-mnist", args.data_dir).examples(
+        np.arange(args.rows, args.rows + args.rows // 7)
+    )
+    spec = Spec(METHODS["fedavg"], Task(factory("cnn", (1, 28, 28), 10)), RECIPE, 0, clients)
+    fedavg = Ours(spec, lambda s: Processes(s, cores()))
+    for name in [name for name in METHODS if name not in ABLATIONS and name != "fedavg"]:
+        ours = Ours(replace(spec, method=METHODS[name]), lambda s: Processes(s, cores()), validation)
+        seconds = interleaved({"fedavg": fedavg.round, name: ours.round}, args.repeats)
+        ours.engine.close()
+        turns = zip(seconds[name], seconds["fedavg"], strict=True)
+        ratio = statistics.median(own / ours.passes / usual for own, usual in turns)
+        found[name] = {"seconds": seconds, "passes": ours.passes, "per pass, times FedAvg's": ratio}
+        print(
+            f"{name:>10}: {statistics.median(seconds[name]):6.2f} s a round, {ours.passes:.2f} passes, "
+            f"a pass takes {ratio:.2f}x FedAvg's",
+            flush=True,
+        )
+    fedavg.engine.close()
     return found
 
 
@@ -183,7 +213,7 @@ def help_time(args: argparse.Namespace) -> dict[str, Any]:
     return {"seconds": median, "ratio": ratio}
 
 
-PARTS = {"rounds": rounds, "overhead": overhead, "memory": memory, "help": help_time}
+PARTS = {"rounds": rounds, "methods": methods, "overhead": overhead, "memory": memory, "help": help_time}
 
 
 def main() -> None:
@@ -191,18 +221,21 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--part", choices=[*PARTS, "peak", "all"], default="all")
-    parser.add_argument("--method", action="append", choices=["fedavg", "fedakd"])
+    parser.add_argument("--method", action="append", choices=["fedavg", "fedakd", "all"])
     parser.add_argument("--rows", type=int, default=30_000)
     parser.add_argument("--clients", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--out", type=Path, default=Path("benchmark-rounds.json"))
     args = parser.parse_args()
+    if "all" in (args.method or []):
+        args.part, args.method = "methods", None
     args.method = args.method or ["fedavg", "fedakd"]
     if args.part == "peak":
         print(json.dumps(peak(args)))
         return
-    chosen = PARTS if args.part == "all" else {args.part: PARTS[args.part]}
+    everything = {name: part for name, part in PARTS.items() if name != "methods"}
+    chosen = everything if args.part == "all" else {args.part: PARTS[args.part]}
     found = {"machine": machine(), "rows": args.rows, **{name: part(args) for name, part in chosen.items()}}
     args.out.write_text(json.dumps(found, indent=1) + "\n")
     print(f"written: {args.out}")

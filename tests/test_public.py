@@ -16,8 +16,9 @@ import fedakd
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PUBLIC = {
-    "__version__", "methods", "load", "Examples", "assess", "cf_coefficient", "Federation", "federate",
-    "Client", "Method", "Server", "factory", "Budget", "Result", "Round", "simulate", "Recipe", "Task",
+    "__version__", "methods", "trees", "load", "Examples", "assess", "cf_coefficient", "Federation",
+    "federate", "Client", "Method", "Server", "factory", "Budget", "Result", "Round", "simulate", "Recipe",
+    "Task",
 }  # fmt: skip
 
 
@@ -78,11 +79,13 @@ def test_every_command_of_the_documents_runs(document, line, workplace):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("document", "block"), blocks("python"))
-def test_every_python_block_of_the_documents_runs(document, block, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+@pytest.mark.parametrize("document", sorted({name for name, _ in blocks("python")}))
+def test_the_python_of_a_document_runs_as_one_file(document, tmp_path):
+    """In a file, as its readers would have it: worker processes import what is defined there."""
+    script = tmp_path / "mine.py"
+    script.write_text("\n\n".join(block for name, block in blocks("python") if name == document))
+    command = [sys.executable, "-W", "error", str(script)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
@@ -103,14 +106,17 @@ LAYERS = [
     {"errors"},
     {"trees", "examples", "spelling", "optimizers", "fairness"},
     {"wire", "training", "verdict", "partition", "models", "data"},
+    {"activations"},
     {"method", "federation", "audit"},
     {"released"},
     {"methods", "engine"},
     {"rounds"},
-    {"simulation", "plan"},
+    {"simulation", "plan", "testing"},
+    {"reference"},
     {"runfolder"},
     {"experiment"},
     {"summary"},
+    {"tables"},
     {"cli"},
 ]
 
@@ -129,4 +135,4 @@ def test_dependencies_point_one_way():
 def test_methods_and_files_stay_small():
     for path in (ROOT / "src").rglob("*.py"):
         lines = len(path.read_text().splitlines())
-        assert lines <= (120 if path.parent.name == "methods" else 300), f"{path.name} has {lines} lines"
+        assert lines < (120 if path.parent.name == "methods" else 301), f"{path.name} has {lines} lines"

@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from fedakd import methods as methods
+    from fedakd import trees as trees
     from fedakd.data import load as load
     from fedakd.examples import Examples as Examples
     from fedakd.fairness import assess as assess
@@ -45,12 +46,13 @@ _HOMES = {
     "load": "data",
     "simulate": "simulation",
 }
-__all__ = ["__version__", "methods", *_HOMES]
+_MODULES = ("methods", "trees")
+__all__ = ["__version__", *_MODULES, *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "methods":
-        return import_module("fedakd.methods")
+    if name in _MODULES:
+        return import_module(f"fedakd.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'fedakd' has no attribute {name!r}")
     return getattr(import_module(f"fedakd.{_HOMES[name]}"), name)
