@@ -32,7 +32,14 @@ def fedakd(
 
 def started(*words: str, group: bool = False) -> subprocess.Popen[str]:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*FEDAKD, *words], **pipes, text=True, start_new_session=group)
+    return subprocess.Popen(
+        [*FEDAKD, *words], **pipes, text=True, start_new_session=group, preexec_fn=mind_interrupts
+    )
+
+
+def mind_interrupts() -> None:
+    """A shell has what it runs in the background ignore Ctrl-C, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def wait_for_rounds(path: Path, count: int, process: subprocess.Popen[str]) -> None:
