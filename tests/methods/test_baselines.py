@@ -44,8 +44,9 @@ def test_fedavg_is_the_weighted_mean_of_what_was_sent(sizes):
         assert torch.allclose(part, expected, rtol=0, atol=1e-7)
 
 
-def test_running_statistics_of_the_mean_lie_between_those_of_the_clients():
-    played = toys.play(toys.spec(FedAvg(), net="cnn"), rounds=1)
+@pytest.mark.parametrize("sizes", [(9, 4), TEN])
+def test_running_statistics_of_the_mean_lie_between_those_of_the_clients(sizes):
+    played = toys.play(toys.spec(FedAvg(), sizes, net="cnn"), rounds=1)
     name = "body.0.norm.running_mean"
     sent = torch.stack([update["model"][name] for update in played.updates])
     mean = played.states[0]["model"][name]
@@ -53,14 +54,15 @@ def test_running_statistics_of_the_mean_lie_between_those_of_the_clients():
     assert not torch.equal(played.states[0]["model"]["body.0.norm.running_var"], torch.ones(32))
 
 
-def test_fedavg_of_clients_with_equal_rows_and_streams_is_any_of_them():
-    spec = toys.spec(FedAvg(), sizes=(9, 9, 9))
+@pytest.mark.parametrize("clients", [2, 10])
+def test_fedavg_of_clients_with_equal_rows_and_streams_is_any_of_them(clients):
+    spec = toys.spec(FedAvg(), sizes=(9,) * clients)
     rows = spec.clients[0].train
     spec = replace(spec, clients=tuple(replace(c, train=rows) for c in spec.clients))
     own = toys.client(spec)
     w = own.init(0)
     sent = {}
-    for k in range(3):
+    for k in range(clients):
         client = toys.client(spec, k)
         client.stream = own.stream
         sent[k] = FedAvg().client_update(client, {"model": w})[1]

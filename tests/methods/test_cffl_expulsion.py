@@ -46,16 +46,17 @@ def test_reputations_start_at_nothing_or_alike(method):
 
 
 @pytest.mark.parametrize("method", [CFFL(), PAPER], ids=["orig", "paper"])
-def test_expulsion_is_for_good(method):
-    state = start(method, (9, 4, 2))
+@pytest.mark.parametrize("sizes", [(9, 2), (9, 4, 2), toys.TEN])
+def test_expulsion_is_for_good(method, sizes):
+    state, good = start(method, sizes), len(sizes) - 1
     for _ in range(4):
-        state = after(method, state, [0.8, 0.8, 0.0])
-    assert state["reputable"].tolist() == [1, 1, 0]
-    server = Scoring([0.5, 0.5, 1.0])
-    state = method.server_update(server, {**state, "model": LIKE}, uploads(3))
-    assert len(server.seen) == 2  # nobody looks at its upload any more
-    assert state["reputation"][2] == state["reputable"][2] == 0
-    assert method.send(state, 2) == {}
+        state = after(method, state, [0.8] * good + [0.0])
+    assert state["reputable"].tolist() == [1] * good + [0]
+    server = Scoring([0.5] * good + [1.0])
+    state = method.server_update(server, {**state, "model": LIKE}, uploads(len(sizes)))
+    assert len(server.seen) == good  # nobody looks at its upload any more
+    assert state["reputation"][good] == state["reputable"][good] == 0
+    assert method.send(state, good) == {}
 
 
 def test_an_expelled_client_trains_on_alone():

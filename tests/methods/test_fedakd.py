@@ -37,13 +37,16 @@ def test_without_distillation_on_all_data_it_is_fedavg_and_standalone_bit_for_bi
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS.values() if isinstance(m, FedAKD)], ids=repr)
+@pytest.mark.parametrize("sizes", [(9, 4), TEN])
 @pytest.mark.parametrize("net", ["mlp", "cnn"])
-def test_teachers_stay_as_they_are(method, net):
-    client = toys.client(toys.spec(method, net=net))
-    state = method.client_init(client, client.init(0)) | {"model": client.init(1)}
-    before = trees.transform(state, torch.clone)
-    method.client_update(client, state)
-    assert trees.equal(state, before)
+def test_teachers_stay_as_they_are(method, net, sizes):
+    spec = toys.spec(method, sizes, net)
+    for k in range(len(sizes)):
+        client = toys.client(spec, k)
+        state = method.client_init(client, client.init(0)) | {"model": client.init(1)}
+        before = trees.transform(state, torch.clone)
+        method.client_update(client, state)
+        assert trees.equal(state, before)
 
 
 def test_a_model_learns_nothing_from_itself():
@@ -73,21 +76,22 @@ class Listening(Client):
         return super().fit(params, data, **options)
 
 
+@pytest.mark.parametrize("sizes", [(40, 31), tuple(range(24, 44, 2))])
 @pytest.mark.parametrize("net", ["mlp", "cnn"])
-def test_the_global_copy_learns_from_the_rows_the_local_model_gets_right(net):
-    spec = toys.spec(FedAKD(), sizes=(40,), net=net)
-    client = Listening(spec.task, spec.recipe, (0, 1, 1), id=0, data=spec.clients[0].train)
-    w = client.init(0)
-    kept, update = FedAKD().client_update(client, {"local": w, "rounds": 0.0, "model": w})
-    (_, first), (start, chosen) = client.fitted
-    right = client.logits(kept["local"], client.data).argmax(1) == client.data.y
-    assert first is client.data
-    assert trees.equal(start, w)
-    assert 0 < len(chosen) < 40
-    assert torch.equal(chosen.x, client.data[right].x)
-    assert torch.equal(chosen.y, client.data.y[right])
-    assert update["correct"] == len(chosen)
-    assert update["n"] == 40
+def test_the_global_copy_learns_from_the_rows_the_local_model_gets_right(net, sizes):
+    spec = toys.spec(FedAKD(), sizes, net)
+    for k, n in enumerate(sizes):
+        client = Listening(spec.task, spec.recipe, (0, 1, k + 1), id=k, data=spec.clients[k].train)
+        w = client.init(0)
+        kept, update = FedAKD().client_update(client, {"local": w, "rounds": 0.0, "model": w})
+        (_, first), (start, chosen) = client.fitted
+        right = client.logits(kept["local"], client.data).argmax(1) == client.data.y
+        assert first is client.data
+        assert trees.equal(start, w)
+        assert 0 < len(chosen) < n
+        assert torch.equal(chosen.x, client.data[right].x)
+        assert torch.equal(chosen.y, client.data.y[right])
+        assert (update["correct"], update["n"]) == (len(chosen), n)
 
 
 def labelled_wrong_but(net: str, right: int) -> tuple[Examples, toys.Spec]:
@@ -114,24 +118,26 @@ def test_no_row_or_one_row_right(net, right):
     assert all(torch.isfinite(part).all() for part in sent.values())
 
 
-def test_a_client_without_right_rows_contributes_the_model_it_received():
+@pytest.mark.parametrize("others", [(4,), TEN[:9]])
+def test_a_client_without_right_rows_contributes_the_model_it_received(others):
     data, spec = labelled_wrong_but("mlp", 0)
-    spec = toys.spec(FedAKD(), recipe=spec.recipe, data={0: data})
+    sizes = (len(data), *others)
+    spec = toys.spec(FedAKD(), sizes, recipe=spec.recipe, data={0: data})
     played = toys.play(spec, rounds=1)
     received, sent = played.messages[0]["model"], [update["model"] for update in played.updates]
     assert trees.equal(sent[0], received)
-    expected = trees.mean([received, *sent[1:]], toys.SIZES)
+    expected = trees.mean([received, *sent[1:]], sizes)
     assert trees.equal(played.states[0]["model"], expected)
 
 
-def test_alpha_and_beta_are_not_the_same_thing():
-    results = {
-        pair: toys.play(toys.spec(FedAKD(alpha=pair[0], beta=pair[1])), rounds=2)
-        for pair in [(0.2, 2.0), (2.0, 0.2)]
-    }
-    models = [played.states[-1]["model"] for played in results.values()]
+@pytest.mark.parametrize("sizes", [(9, 4), TEN])
+def test_alpha_and_beta_are_not_the_same_thing(sizes):
+    def played(alpha: float, beta: float, rounds: int) -> toys.Played:
+        return toys.play(toys.spec(FedAKD(alpha=alpha, beta=beta), sizes), rounds=rounds)
+
+    models = [played(*pair, 2).states[-1]["model"] for pair in [(0.2, 2.0), (2.0, 0.2)]]
     assert not trees.equal(models[0], models[1])
-    locals_ = [toys.play(toys.spec(FedAKD(alpha=a, beta=b)), rounds=1).kept[0] for a, b in [(1, 0), (1, 3)]]
+    locals_ = [played(1.0, beta, 1).kept[0] for beta in (0.0, 3.0)]
     assert trees.equal(locals_[0][0], locals_[1][0])  # beta teaches the global copy alone
 
 
@@ -189,37 +195,46 @@ def test_all_data_without_beta_sends_what_fedavg_sends(sizes):
     assert trees.equal(ours.states[-1]["model"], average.states[-1]["model"])
 
 
-def test_single_dist_on_all_data_without_beta_is_fedavg():
+@pytest.mark.parametrize("sizes", [(9, 4), TEN])
+def test_single_dist_on_all_data_without_beta_is_fedavg(sizes):
     method = FedAKD(local_update="overwrite", select="all", beta=0.0)
-    ours, average = (toys.play(toys.spec(m)) for m in (method, FedAvg()))
+    ours, average = (toys.play(toys.spec(m, sizes)) for m in (method, FedAvg()))
     assert trees.equal(ours.states[-1]["model"], average.states[-1]["model"])
 
 
-def test_single_dist_starts_from_the_broadcast_and_from_all_rows():
+@pytest.mark.parametrize("sizes", [(9, 4), TEN])
+def test_single_dist_starts_from_the_broadcast_and_from_all_rows(sizes):
     method = FedAKD(local_update="overwrite")
-    client = toys.client(toys.spec(method))
-    state = {"local": client.init(0), "model": client.init(1), "rounds": 0.0}
-    assert method.taught(client, state, first=True) is state["model"]
-    assert method.selected(client, state["model"], first=True)[0] is None
-    rows, _ = method.selected(client, state["model"], first=False)
-    predicted = client.logits(state["model"], client.data).argmax(1)
-    assert set(client.data.y[rows].tolist()) <= set(predicted.tolist())
+    spec = toys.spec(method, sizes)
+    for k in range(len(sizes)):
+        client = toys.client(spec, k)
+        state = {"local": client.init(0), "model": client.init(1), "rounds": 0.0}
+        assert method.taught(client, state, first=True) is state["model"]
+        assert method.selected(client, state["model"], first=True)[0] is None
+        rows, _ = method.selected(client, state["model"], first=False)
+        predicted = client.logits(state["model"], client.data).argmax(1)
+        assert set(client.data.y[rows].tolist()) <= set(predicted.tolist())
 
 
-def test_correct_agg_weighs_by_right_rows():
-    method = FedAKD(weigh_by="correct")
-    updates: dict[int, Tree] = {0: {"correct": 3.0, "n": 9.0}, 1: {"correct": 0.0, "n": 9.0}}
-    assert method.weights({"sizes": torch.tensor([9.0, 9.0])}, updates) == [3.0, 0.0]
+@pytest.mark.parametrize("sizes", [(9, 4), TEN])
+def test_correct_agg_weighs_by_right_rows(sizes):
+    method, alone = FedAKD(weigh_by="correct"), len(sizes) - 1
+    updates: dict[int, Tree] = {k: {"correct": float(k), "n": float(n)} for k, n in enumerate(sizes)}
+    weights = method.weights({"sizes": torch.tensor(sizes)}, updates)
+    assert weights == [float(k) for k in range(len(sizes))]
+    assert method.weights({"sizes": torch.tensor(sizes)}, {alone: updates[alone]}) == [float(alone)]
 
 
-def test_correct_agg_is_full_fedakd_when_right_rows_are_proportional_to_rows():
-    state = {"model": toys.client(toys.spec(FedAKD())).init(0), "sizes": torch.tensor([8.0, 4.0])}
-    models = [toys.client(toys.spec(FedAKD())).init(seed) for seed in (1, 2)]
+@pytest.mark.parametrize("sizes", [(9, 4), TEN])
+def test_correct_agg_is_full_fedakd_when_right_rows_are_proportional_to_rows(sizes):
+    client = toys.client(toys.spec(FedAKD()))
+    state = {"model": client.init(0), "sizes": torch.tensor(sizes, dtype=torch.float64)}
     updates: dict[int, Tree] = {
-        k: {"model": m, "correct": c} for k, (m, c) in enumerate(zip(models, (6.0, 3.0), strict=True))
+        k: {"model": client.init(k + 1), "correct": float(2 * n)} for k, n in enumerate(sizes)
     }
     by_size, by_right = (FedAKD(weigh_by=w).server_update(None, state, updates) for w in ("size", "correct"))
-    assert trees.equal(by_size, by_right)
+    pairs = [(by_size["model"][name], part) for name, part in by_right["model"].items()]
+    assert all(torch.allclose(a, b, atol=1e-7) for a, b in pairs)
 
 
 def test_correct_agg_keeps_the_model_when_nothing_is_right():

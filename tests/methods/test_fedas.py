@@ -154,28 +154,30 @@ def test_a_base_without_parameters_needs_no_alignment():
     assert trees.equal(on, off)
 
 
+@pytest.mark.parametrize("sizes", [(9, 4), toys.TEN])
 @pytest.mark.parametrize("net", ["mlp", "cnn"])
-def test_the_server_and_the_clients_past_stay_as_they_are(net):
-    method, spec = FedAS(align_lr=1.0), toys.spec(FedAS(), toys.TEN, net)
+def test_the_server_and_the_clients_past_stay_as_they_are(net, sizes):
+    method, spec = FedAS(align_lr=1.0), toys.spec(FedAS(), sizes, net)
     server = toys.server(spec)
     state = method.server_init(server, toys.client(spec).init(2))
     past = {"personal": toys.client(spec).init(1)}
     before = trees.transform({"state": state, "past": past}, torch.clone)
-    for k in range(10):
+    for k in range(len(sizes)):
         _, update = method.client_update(toys.client(spec, k), method.receive(past, method.send(state, k)))
         assert trees.equal({"state": state, "past": past}, before)
     sent = trees.transform(update, torch.clone)
-    method.server_update(server, state, {9: update})
+    method.server_update(server, state, {len(sizes) - 1: update})
     assert trees.equal({"state": state, "past": past}, before)
     assert trees.equal(update, sent)
 
 
+@pytest.mark.parametrize(("sizes", "share"), [((9, 4), 0.5), (toys.TEN, 0.3)])
 @pytest.mark.parametrize("net", ["mlp", "cnn"])
-def test_messages_never_change_the_model_of_a_client(net):
-    played = toys.play(toys.spec(FedAS(), toys.TEN, net), rounds=5, participation=0.3)
-    before = {k: {"personal": toys.client(toys.spec(FedAS(), net=net)).init(0)} for k in range(10)}
+def test_messages_never_change_the_model_of_a_client(net, sizes, share):
+    played = toys.play(toys.spec(FedAS(), sizes, net), rounds=5, participation=share)
+    before = {k: {"personal": toys.client(toys.spec(FedAS(), net=net)).init(0)} for k in range(len(sizes))}
     for record, kept, state in zip(played.result.rounds, played.kept, played.states, strict=True):
-        for k in range(10):
+        for k in range(len(sizes)):
             changed = not trees.equal(kept[k], before[k])
             assert changed == (k in record.participants)
             views = FedAS().models(FedAS().receive(kept[k], FedAS().send(state, k)))

@@ -148,8 +148,9 @@ def test_nobody_is_sure_of_everything():
     assert (apart < 1).all()
 
 
-def test_with_full_memory_reputations_stay_those_of_the_first_round():
-    turns = attend(toys.spec(FedAVE(alpha=1.0), SIZES[0]), [range(2)] * 3)
+@pytest.mark.parametrize("sizes", [(9, 14), tuple(range(5, 25, 2))])
+def test_with_full_memory_reputations_stay_those_of_the_first_round(sizes):
+    turns = attend(toys.spec(FedAVE(alpha=1.0), sizes), [range(len(sizes))] * 3)
     assert torch.allclose(turns[0].state["reputation"], turns[2].state["reputation"])
     assert turns[0].state["reputation"].std() > 0
 
@@ -170,11 +171,13 @@ def test_equal_clients_with_equal_streams_earn_the_same(clients, net):
         assert state["quota"].tolist() == pytest.approx([1] * clients)
 
 
+@pytest.mark.parametrize("sizes", [(9, 4), toys.TEN])
 @pytest.mark.parametrize("beta", [1.0, 5.0])
-def test_without_profiles_the_allocation_is_that_of_cgsv(beta):
-    r, q = FedAVE(beta=beta, profile=False).judged(state_of((5, 5, 5)), heard([0.2, 0.5, 0.7], [1.0] * 3))
-    nothing = {k: {"update": {"w": torch.zeros(2)}} for k in range(3)}
-    start = {"reputation": r, "sizes": torch.ones(3), "owed": {}, "gradient": {}, "quota": r}
+def test_without_profiles_the_allocation_is_that_of_cgsv(beta, sizes):
+    scores = [0.2 + 0.05 * k for k in range(len(sizes))]
+    r, q = FedAVE(beta=beta, profile=False).judged(state_of(sizes), heard(scores, [1.0] * len(sizes)))
+    nothing = {k: {"update": {"w": torch.zeros(2)}} for k in range(len(sizes))}
+    start = {"reputation": r, "sizes": torch.tensor(sizes), "owed": {}, "gradient": {}, "quota": r}
     assert torch.allclose(q, CGSV(beta=beta).server_update(None, start, nothing)["quota"])
     assert q.max() == 1
     assert q.min() < 1

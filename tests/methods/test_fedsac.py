@@ -120,10 +120,11 @@ def test_dropped_parameters_and_statistics_are_zero_before_and_after_training(ne
 
 
 @ORDERS
+@pytest.mark.parametrize("sizes", [(23, 5), toys.TEN])
 @pytest.mark.parametrize("net", ["mlp", "cnn"])
-def test_units_a_client_lacks_say_exactly_zero_when_it_is_judged(order, net):
+def test_units_a_client_lacks_say_exactly_zero_when_it_is_judged(order, net, sizes):
     method = replace(SHARP, order=order)
-    spec = toys.spec(method, net=net)
+    spec = toys.spec(method, sizes, net=net)
     played = toys.play(spec, rounds=2)
     module, lacking = toys.client(spec).module, 0
     for k, kept in played.kept[-1].items():
