@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import torch
+
 import toys
-from fedakd import wire
+from fedakd import trees, wire
 from fedakd.engine.base import Spec
-from fedakd.method import Server
+from fedakd.method import Client, Server
 from fedakd.trees import Tree
 
 
@@ -41,6 +43,18 @@ def attend(spec: Spec, present: Sequence[Iterable[int]], server: Server | None =
         state = over_the_wire(method.server_update(server, state, updates))
         turns.append(Turn(messages, updates, kept, state))
     return turns
+
+
+def assert_leaves_alone(spec: Spec, turn: Turn, k: int, round: int) -> Client:
+    """Client k's next update and the server's change nothing they are given; the client, for its counts."""
+    method, client = spec.method, toys.client(spec, k, round)
+    updates = {str(one): update for one, update in turn.updates.items()}
+    given: Tree = {"kept": turn.kept[k], "state": turn.state, "updates": updates}
+    before = trees.transform(given, torch.clone)
+    method.client_update(client, method.receive(turn.kept[k], method.send(turn.state, k)))
+    method.server_update(toys.server(spec), turn.state, turn.updates)
+    assert trees.equal(given, before)
+    return client
 
 
 def over_the_wire(tree: Tree) -> Tree:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import toys
-from attendance import attend
+from attendance import assert_leaves_alone, attend
 from fedakd import trees
 from fedakd.errors import PlanError
 from fedakd.examples import Examples
@@ -17,7 +17,7 @@ from fedakd.method import Client
 from fedakd.methods.fedavg import FedAvg
 from fedakd.methods.scaffold import SCAFFOLD
 from fedakd.training import Recipe, loaded
-from fedakd.trees import Params, Tree
+from fedakd.trees import Params
 
 SIZES = [(9, 4), toys.TEN]
 RECIPE = Recipe(batch_size=4, lr=0.05, epochs=2)  # 3 rows: one batch; 5: one too, of 5; 21: five, of 4 and 5
@@ -209,16 +209,7 @@ def test_going_over_the_wire_changes_nothing(net):
 
 def test_it_changes_nothing_it_is_given_and_counts_its_gradients():
     spec = toys.spec(SCAFFOLD(), net="cnn", recipe=RECIPE)
-    turn, client, server = attend(spec, [range(3)])[-1], toys.client(spec, 1, 2), toys.server(spec)
-    given: Tree = {
-        "kept": turn.kept[1],
-        "state": turn.state,
-        "updates": {str(k): u for k, u in turn.updates.items()},
-    }
-    before = trees.transform(given, torch.clone)
-    spec.method.client_update(client, spec.method.receive(turn.kept[1], spec.method.send(turn.state, 1)))
-    spec.method.server_update(server, turn.state, turn.updates)
-    assert trees.equal(given, before)
+    client = assert_leaves_alone(spec, attend(spec, [range(3)])[-1], k=1, round=2)
     assert client.gradients == 2 * client.n
 
 

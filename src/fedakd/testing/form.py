@@ -74,7 +74,7 @@ def picklable(subject: Subject) -> Iterator[Violation]:
     name = type(subject.method).__name__
     try:
         back = pickle.loads(pickle.dumps(subject.method))
-    except Exception as error:
+    except Exception as error:  # pickling calls the method's own code, which may raise anything
         yield raised(name, error, f"a method that pickles: {IMPORTABLE}")
         return
     yield from differences(f"{name} after pickling", own(subject.method), own(back))

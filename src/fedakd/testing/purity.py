@@ -47,7 +47,7 @@ def lost(where: str, tree: Tree) -> Iterator[Violation]:
     """What of a tree does not arrive as it was sent."""
     try:
         back = wire.loads(wire.dumps(tree))
-    except Exception as error:
+    except Exception as error:  # whatever a method put into a tree may raise anything when it is written
         yield raised(where, error, "a tree that can be sent")
         return
     yield from differences(where, dict(leaves(tree)), dict(leaves(back)))

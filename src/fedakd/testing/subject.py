@@ -117,7 +117,7 @@ def started(count: int) -> Workers:
     spool = Path(tempfile.mkdtemp(prefix="fedakd-"))
     try:
         return Workers(count, spool)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: the folder goes, the error stays
         shutil.rmtree(spool, ignore_errors=True)
         raise
 

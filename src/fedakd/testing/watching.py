@@ -123,7 +123,7 @@ class Watched(Method):
         around = surroundings()
         try:
             came = getattr(self.method, hook)(*given)
-        except Exception:
+        except Exception:  # of the method, which may raise anything: only its place is noted
             self.log.failed = place
             raise
         self.log.changed += differences(place, before, picture(GIVEN[hook], given) | own(self.method))
