@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-LONG = {"quadratic", "feddc", "fedsac", "fedsac_allocation", "pfedck", "fedas", "fedave", "reward", "matrix"}
+LONG = {
+    "quadratic",
+    "quadratic_distilled",
+    "feddc",
+    "fedsac",
+    "fedsac_allocation",
+    "pfedck",
+    "fedas",
+    "fedave",
+    "reward",
+    "matrix",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
