@@ -9,6 +9,7 @@ import torch
 
 import toys
 from fedakd import trees
+from fedakd.engine.serial import Serial
 from fedakd.methods.fedavg import FedAvg
 from fedakd.methods.standalone import Standalone
 
@@ -22,9 +23,19 @@ def test_standalone_is_fedavg_of_one_client(net):
     assert trees.equal(alone.kept[-1][0]["model"], average.states[-1]["model"])
 
 
-def test_standalone_clients_do_not_depend_on_each_other():
-    three, one = toys.spec(Standalone()), toys.spec(Standalone(), sizes=toys.SIZES[:1])
-    assert trees.equal(toys.play(three).kept[-1][0], toys.play(one).kept[-1][0])
+@pytest.mark.parametrize("sizes", [(9, 4), TEN])
+def test_standalone_clients_do_not_depend_on_each_other_or_on_their_order(sizes):
+    spec = toys.spec(Standalone(), sizes, net="cnn")
+    straight, turned = Serial(spec), Serial(spec)
+    for engine, order in ((straight, range(len(sizes))), (turned, reversed(range(len(sizes))))):
+        engine.start(toys.client(spec).init(0))
+        clients = list(order)
+        for number in (1, 2):
+            for k in clients:
+                engine.sites[k].train(number, {})
+    assert all(trees.equal(site.kept, turned.sites[k].kept) for k, site in straight.sites.items())
+    alone = toys.play(toys.spec(Standalone(), sizes[:1], net="cnn"), rounds=2)
+    assert trees.equal(straight.sites[0].kept, alone.kept[-1][0])
 
 
 def test_standalone_sends_nothing():
@@ -120,9 +131,20 @@ def test_standalone_clients_with_equal_rows_and_streams_end_alike():
     assert trees.equal(*ends)
 
 
-def test_a_client_with_nearly_all_rows_decides():
-    server = toys.server(toys.spec(FedAvg(), sizes=(9, 4)))
+@pytest.mark.parametrize("clients", [2, 10])
+def test_a_client_with_nearly_all_rows_decides(clients):
+    server = toys.server(toys.spec(FedAvg(), sizes=TEN[:clients]))
     state = FedAvg().server_init(server, {"w": torch.zeros(1)})
-    state["sizes"] = torch.tensor([1e12, 1.0], dtype=torch.float64)
-    updates = {k: {"model": {"w": torch.tensor([float(k + 1)])}} for k in range(2)}
+    state["sizes"] = torch.tensor([1e12, *TEN[1:clients]], dtype=torch.float64)
+    updates = {k: {"model": {"w": torch.tensor([float(k + 1)])}} for k in range(clients)}
     assert FedAvg().server_update(server, state, updates)["model"]["w"].item() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("sizes", [(9, 4), TEN])
+def test_the_mean_of_equal_models_is_that_model_whatever_the_sizes(sizes):
+    spec = toys.spec(FedAvg(), sizes, net="cnn")
+    server, model = toys.server(spec), toys.client(spec).init(3)
+    state = FedAvg().server_init(server, server.init(0))
+    after = FedAvg().server_update(server, state, {k: {"model": model} for k in range(len(sizes))})
+    assert trees.equal(after["model"], model)
+    assert not trees.equal(state["model"], model)

@@ -165,6 +165,20 @@ def test_the_update_is_of_the_reputable_and_who_leads_in_all_receives_it_whole(a
     assert method.send(start(method, sizes), 0) == {}  # nothing yet
 
 
+@pytest.mark.parametrize("sizes", [(9, 4), tuple(reversed(toys.TEN))], ids=len)
+def test_who_leads_in_reputation_and_rows_receives_all_and_everybody_else_less(sizes):
+    method = CFFL(expel=0.0)
+    state = after(method, start(method, sizes), [0.9] + [0.6] * (len(sizes) - 1))
+    whole = trees.vector(state["gradient"])
+    first, *rest = (
+        trees.vector(trees.unpack(method.send(state, k)["reward"], LIKE)) for k in range(len(sizes))
+    )
+    assert state["reputable"].all()
+    assert torch.equal(first, whole)
+    assert all(0 <= len(one.nonzero()) < len(whole.nonzero()) for one in rest)
+    assert len(rest[0].nonzero()) > 0
+
+
 @pytest.mark.parametrize("others", [(), tuple(range(500, 900, 50))])
 def test_a_quota_below_one_entry_is_nothing(others):
     method, sizes = CFFL(expel=0.0), (1000, 1, *others)

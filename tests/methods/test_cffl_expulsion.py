@@ -59,21 +59,31 @@ def test_expulsion_is_for_good(method, sizes):
     assert method.send(state, good) == {}
 
 
-def test_an_expelled_client_trains_on_alone():
-    method = CFFL(clip=0.004)
-    spec = toys.spec(method, net="cnn")
-    turn = attend(spec, [range(3)])[0]
-    gone = {**turn.state, "reputable": torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64)}
-    message = method.send(gone, 2)
-    had = turn.kept[2]
-    assert message == {}
-    assert trees.equal(method.receive(had, message), had)
-    client = toys.client(spec, 2, 2)
-    kept, _ = method.client_update(client, method.receive(had, message))
-    trained = client.fit({**had["model"], **had["buffers"]}, client.data)
-    change = trees.sub(client.parameters(trained), had["model"])
-    expected = trees.add(had["model"], {n: p.clamp(-0.004, 0.004) for n, p in change.items()})
-    assert trees.equal(kept["model"], expected)
+@pytest.mark.parametrize("sizes", [(9, 4), toys.TEN])
+def test_an_expelled_client_trains_on_alone(sizes):
+    method, last = CFFL(clip=0.004), len(sizes) - 1
+    spec = toys.spec(method, sizes, net="cnn")
+    server, everyone = toys.server(spec), range(len(sizes))
+    turn = attend(spec, [everyone], server)[0]
+    state, kept = {**turn.state, "reputable": torch.ones(len(sizes), dtype=torch.float64)}, turn.kept
+    state["reputable"][last] = 0
+    alone = kept[last]
+    for number in (2, 3, 4):
+        updates = {}
+        for k in everyone:
+            received = method.receive(kept[k], method.send(state, k))
+            assert (received is kept[k]) == (k == last)
+            own, updates[k] = method.client_update(toys.client(spec, k, number), received)
+            kept = {**kept, k: own}
+        state = method.server_update(server, state, updates)
+        client = toys.client(spec, last, number)
+        trained = client.fit({**alone["model"], **alone["buffers"]}, client.data)
+        change = trees.sub(client.parameters(trained), alone["model"])
+        clipped = {n: part.clamp(-0.004, 0.004) for n, part in change.items()}
+        alone = {"model": trees.add(alone["model"], clipped), "buffers": client.buffers(trained)}
+        assert trees.equal(kept[last]["model"], alone["model"])
+        assert trees.equal(kept[last]["buffers"], alone["buffers"])
+    assert state["reputable"][last] == 0
 
 
 def test_nobody_reputable_means_no_aggregation_and_everybody_alone():

@@ -116,10 +116,11 @@ def test_the_first_round_leaves_every_parameter_and_renews_every_statistic(sizes
         assert trees.equal(second.messages[k]["model"], model)
 
 
-def test_statistics_are_no_part_of_the_common_update():
-    spec = toys.spec(FedAVE(profile=False), net="cnn")
+@pytest.mark.parametrize("sizes", [(25, 18), toys.TEN])
+def test_statistics_are_no_part_of_the_common_update(sizes):
+    spec = toys.spec(FedAVE(profile=False), sizes, net="cnn")
     server = toys.server(spec)
-    turns = attend(spec, [range(3)] * 2, server)
+    turns = attend(spec, [range(len(sizes))] * 2, server)
     spoilt = {
         k: {**one, "model": {n: p if n in server.trainable else p + 100.0 for n, p in one["model"].items()}}
         for k, one in turns[1].updates.items()
@@ -141,11 +142,13 @@ def test_reputations_sum_to_one_and_quotas_are_shares(method, sizes):
         assert ((turn.state["quota"] > 0) & (turn.state["quota"] <= 1)).all()
 
 
-def test_nobody_is_sure_of_everything():
-    both = FedAVE().judged(state_of((5, 5)), heard([0.5, 0.5], [0.1, 0.2]))[1]
+@pytest.mark.parametrize("sizes", [(9, 4), toys.TEN])
+def test_nobody_is_sure_of_everything(sizes):
+    rest = len(sizes) - 2
+    both = FedAVE().judged(state_of(sizes), heard([0.5] * len(sizes), [0.1, 0.2] + [0.3] * rest))[1]
     assert both[0] == 1
-    apart = FedAVE(power=0.0).judged(state_of((5, 5)), heard([0.2, 0.8], [0.1, 0.2]))[1]
-    assert (apart < 1).all()
+    apart = heard([0.2, 0.8] + [0.5] * rest, [0.1, 0.2] + [0.4] * rest)  # the best is not the likest
+    assert (FedAVE(power=0.0).judged(state_of(sizes), apart)[1] < 1).all()
 
 
 @pytest.mark.parametrize("sizes", [(9, 14), tuple(range(5, 25, 2))])

@@ -11,11 +11,12 @@ import toys
 from attendance import assert_leaves_alone, attend
 from fedakd import trees
 from fedakd.errors import PlanError
+from fedakd.examples import Examples
 from fedakd.method import Client
 from fedakd.methods.fedavg import FedAvg
 from fedakd.methods.feddc import FedDC
 from fedakd.methods.scaffold import SCAFFOLD
-from fedakd.training import Batch, Recipe, loaded, pulled
+from fedakd.training import Batch, Recipe, loaded
 from fedakd.trees import Params, Tree
 
 SIZES = [(9, 4), toys.TEN]
@@ -150,16 +151,28 @@ def test_with_sizes_that_differ_it_is_not_scaffold():
     assert not trees.equal(ours.states[1]["model"], theirs.states[1]["model"])
 
 
+class Overheard(Client):
+    """A client that remembers which loss it was told to fit."""
+
+    def fit(self, params: Params, data: Examples, **options) -> Params:  # type: ignore[no-untyped-def, override]
+        self.told = options["loss"]
+        return super().fit(params, data, **options)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("net", ["mlp", "cnn"])
-def test_the_penalty_at_the_first_step_is_that_of_the_drift(net):
-    spec = toys.spec(FedDC(), net=net)
-    client, rng = toys.client(spec), torch.Generator().manual_seed(0)
-    w_g = client.init(0)
-    h = {n: torch.randn(part.shape, generator=rng) for n, part in client.parameters(w_g).items()}
-    module, batch = loaded(client.module, w_g), next(client.batches(client.data))
-    loss = pulled(client.loss, trees.move(w_g, h, by=-1.0), 0.3)
-    expected = client.loss(module, batch).item() + 0.3 / 2 * trees.norm(h) ** 2
-    assert loss(module, batch).item() == pytest.approx(expected, rel=1e-5)
+def test_the_penalty_at_the_first_step_is_that_of_the_drift(sizes, net):
+    method, rng = FedDC(alpha=0.3), torch.Generator().manual_seed(0)
+    spec = toys.spec(method, sizes, net)
+    for k, nu in enumerate(nus(method, sizes)):
+        client = Overheard(spec.task, spec.recipe, (0, 1, k + 1), id=k, data=spec.clients[k].train)
+        w_g = client.init(0)
+        nothing = trees.zeros(client.parameters(w_g))
+        h = {n: torch.randn(part.shape, generator=rng) for n, part in nothing.items()}
+        method.client_update(client, {"model": w_g, "drift": h, "g": nothing, "g_k": nothing, "nu": nu})
+        module, batch = loaded(client.module, w_g), next(client.batches(client.data))
+        expected = client.loss(module, batch).item() + 0.3 / nu / 2 * trees.norm(h) ** 2
+        assert client.told(module, batch).item() == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -173,14 +186,22 @@ def test_the_first_step_of_the_first_round_feels_no_penalty_that_of_the_second_d
 
 
 @pytest.mark.parametrize("sizes", SIZES)
-def test_an_endless_pull_holds_everybody_in_the_first_round(sizes):
-    alpha = 1e8
-    method = FedDC(alpha=alpha, lr=0.2 * min(nus(FedDC(), sizes)) / alpha)
-    spec = toys.spec(method, sizes, "mlp64", Recipe(batch_size=64, epochs=50))
+@pytest.mark.parametrize("alpha", [1e4, 1e6])
+def test_an_endless_pull_leaves_the_gradient_over_alpha_in_the_first_round(sizes, alpha):
+    """A client's move tends to -nu_k / alpha times its gradient, and the server's to twice their mean."""
+    nu = nus(FedDC(), sizes)
+    method = FedDC(alpha=alpha, correct=False, lr=0.9 * min(nu) / alpha)  # lr alpha / nu < 1 for everybody
+    spec = toys.spec(method, sizes, "mlp64", Recipe(batch_size=64, epochs=150))
     turn = attend(spec, [range(len(sizes))])[-1]
-    w_g = turn.messages[0]["model"]
-    assert all(trees.norm(trees.sub(u["model"], w_g)) < 1e-6 for u in turn.updates.values())
-    assert trees.norm(trees.sub(turn.state["model"], w_g)) < 1e-6
+    w_g, moves = turn.messages[0]["model"], []
+    for k, update in turn.updates.items():
+        client = toys.client(spec, k)
+        slope = gradient(client, w_g, next(client.batches(client.data)))
+        moves.append(trees.scale(trees.sub(update["model"], w_g), alpha / nu[k]))
+        assert trees.norm(trees.add(moves[-1], slope)) < 100 / alpha * trees.norm(slope)
+    mean = trees.mean((trees.scale(move, nu[k]) for k, move in enumerate(moves)), [1.0] * len(sizes))
+    step = trees.scale(trees.sub(turn.state["model"], w_g), alpha)
+    assert trees.norm(trees.sub(step, trees.scale(mean, 2.0))) < 1e-6 * trees.norm(step)
 
 
 def test_drifts_and_gradient_states_have_no_running_statistics_and_statistics_no_drift():

@@ -47,6 +47,7 @@ def test_the_best_client_gets_all_and_others_get_less(order, sizes, net):
     assert best["mask"].all()
     assert trees.equal(best["model"], state["model"])
     assert all(0 < other["mask"].sum() < len(other["mask"]) for other in others)
+    assert all((worse["mask"] <= better["mask"]).all() for better, worse in pairwise([best, *others]))
 
 
 shares = st.lists(st.sampled_from([0.0, 1.0, 2.0, 5.0, 40.0]), min_size=6, max_size=6).filter(any)

@@ -14,15 +14,21 @@ from fedakd import trees
 from fedakd.examples import Examples
 from fedakd.experiment import Cell
 from fedakd.federation import federate
-from fedakd.method import Method
+from fedakd.method import Client, Method
 from fedakd.methods import METHODS, parse
 from fedakd.models import factory
 from fedakd.simulation import simulate
 from fedakd.summary import judged_view
 from fedakd.training import Bench, Recipe, Task
+from fedakd.trees import Tree
 
-VECTORS = {"cffl": ("uploaded",), "cgsv": ("update",), "pfedck": ("delta",), "scaffold": ("delta_c",)}
-VECTORS |= {"feddc": ("delta_g",)}
+VECTORS = {  # in updates, and in messages
+    "cffl": (("uploaded",), ("reward",)),
+    "cgsv": (("update",), ("reward",)),
+    "pfedck": (("delta",), ("delta",)),
+    "scaffold": (("delta_c",), ("c",)),
+    "feddc": (("delta_g",), ("g",)),
+}
 VARIANTS = dict(METHODS)  # and every preset that differs
 VARIANTS |= {f"{name}-{preset}": parse(name, preset) for name in METHODS for preset in METHODS[name].presets}
 CONTRIBUTING = {"fedavg", "cffl", "cgsv", "fedave", "fedsac"}
@@ -84,20 +90,26 @@ def test_no_test_or_validation_row_ever_enters_a_training_batch(name, partition,
 
 @pytest.mark.parametrize("sizes", [(9, 4), toys.TEN])
 @pytest.mark.parametrize(("name", "groups"), VECTORS.items())
-def test_update_vectors_have_the_length_of_the_parameters_and_no_running_statistics(name, groups, sizes):
+def test_vectors_have_the_length_of_the_parameters_and_no_running_statistics(name, groups, sizes):
     spec = toys.spec(METHODS[name], sizes, net="cnn")
     client = toys.client(spec)
-    played = toys.play(spec, rounds=2)
+    played = toys.play(spec, rounds=3)
+    for trees_, chosen in zip((played.updates, played.messages), groups, strict=True):
+        vectors = [tree[group] for tree in trees_ for group in chosen if group in tree]
+        assert len(vectors) >= len(sizes) * len(chosen)
+        for vector in vectors:
+            assert_about_parameters(vector, client)
+
+
+def assert_about_parameters(vector: Tree, client: Client) -> None:
+    """In the long form with its names, or in a short one, which says where."""
     length = sum(client.init(0)[one].numel() for one in client.trainable)
-    for update in played.updates:
-        for group in groups:
-            vector = update[group]
-            if {"where", "what"} & vector.keys():  # the short form says where
-                assert 0 <= int(vector["where"].min()) <= int(vector["where"].max()) < length
-            elif "all" in vector:
-                assert vector["all"].numel() == length
-            else:
-                assert list(vector) == client.trainable or sorted(vector) == sorted(client.trainable)
+    if "all" in vector:
+        assert vector["all"].numel() == length
+    elif "where" in vector:
+        assert all(0 <= where < length for where in vector["where"].tolist())
+    else:
+        assert sorted(vector) == sorted(client.trainable)
 
 
 @pytest.mark.parametrize("sizes", [(9, 4), toys.TEN])

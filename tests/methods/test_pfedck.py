@@ -149,7 +149,7 @@ def test_both_models_gradients_count():
 
 
 @pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize(("net", "clusters"), [("mlp", 2), ("cnn", 2), ("cnn", 99)])
+@pytest.mark.parametrize(("net", "clusters"), [("mlp", 1), ("mlp", 2), ("cnn", 2), ("cnn", 99)])
 def test_clusters_are_a_partition_and_move_by_their_weighted_mean(sizes, net, clusters):
     played = toys.play(toys.spec(PFedCK(clusters=clusters), sizes, net), rounds=2)
     updates, state = played.updates[-len(sizes) :], played.states[-1]
@@ -229,9 +229,10 @@ def test_twins_stay_together_and_equal(clusters, net, others):
         assert trees.equal(kept[0], kept[1])
 
 
+@pytest.mark.parametrize(("sizes", "clusters"), [((9, 4), 1), (toys.TEN, 3)])  # who is alone has P = I
 @pytest.mark.parametrize("net", ["mlp", "cnn"])
-def test_the_personal_model_never_travels(net):
-    played = toys.play(toys.spec(PFedCK(), toys.TEN, net), rounds=3)
+def test_the_personal_model_never_travels(net, sizes, clusters):
+    played = toys.play(toys.spec(PFedCK(clusters=clusters), sizes, net), rounds=3)
     trained = set(toys.client(toys.spec(PFedCK(), net=net)).trainable)
     later = [own["personal"] for kept in played.kept[1:] for own in kept.values()]  # P = I in the first
     private = {own[name].numpy().tobytes() for own in later for name in trained}
