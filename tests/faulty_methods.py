@@ -213,6 +213,34 @@ class Normalised(FedAvg):
 
 
 @dataclass(frozen=True)
+class Proportional(FedAvg):
+    """Weighs clients by their shares of all validation accuracy."""
+
+    needs_validation = True
+
+    def server_update(self, server: Server, state: Tree, updates: Mapping[int, Tree]) -> Tree:
+        if not updates:
+            return state
+        right = {k: server.accuracy(update["model"], server.held_back) for k, update in updates.items()}
+        shares = [own / sum(right.values()) for own in right.values()]
+        return {**state, "model": trees.mean((update["model"] for update in updates.values()), shares)}
+
+
+@dataclass(frozen=True)
+class Late(FedAvg):
+    """Takes something down once, in its fourth round: no fault."""
+
+    def server_update(self, server: Server, state: Tree, updates: Mapping[int, Tree]) -> Tree:
+        new = super().server_update(server, state, updates)
+        rounds = state.get("rounds", 0.0) + 1
+        return (
+            {**new, "rounds": rounds, **({"noted": new["model"]} if rounds == 4 else {})}
+            if updates
+            else state
+        )
+
+
+@dataclass(frozen=True)
 class Others(FedAvg):
     """Divides by the number of other clients."""
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from fedakd import activations, trees
 from fedakd.activations import changed, hidden
+from fedakd.errors import PlanError
 from fedakd.training import Bench, loaded, snapshot
 from fedakd.trees import Params
 from nets import (
     DIVISIBLE,
     NETS,
     SCALES,
+    Net,
     bench,
     half,
     heard,
@@ -79,17 +82,64 @@ TWO_LAYERS: Params = {"a.weight": torch.arange(3), "a.bias": torch.arange(3), "b
 
 
 @pytest.mark.parametrize(
-    ("enough", "expected"),
-    [(30, [0, 0, 1, 0, 1]), (31, [1, 0, 1, 0, 1]), (60, [1, 0, 1, 0, 1]), (101, [1, 1, 1, 1, 1])],
+    ("enough", "descending", "expected"),
+    [
+        (25, False, [0, 1, 0, 0, 1]),  # 10 15 | 20 25 30
+        (26, False, [0, 1, 1, 0, 1]),
+        (101, False, [1, 1, 1, 1, 1]),
+        (55, True, [1, 0, 0, 1, 0]),  # 30 25 | 20 15 10
+        (56, True, [1, 0, 1, 1, 0]),
+    ],
 )
-def test_a_prefix_is_as_short_as_can_be(enough, expected):
-    order, shares = torch.tensor([2, 4, 0, 3, 1]), torch.tensor([30.0, 15.0, 20.0, 25.0, 10.0])
-    assert activations.prefix(order, shares, enough, TWO_LAYERS).tolist() == expected
+def test_a_prefix_is_as_short_as_can_be(enough, descending, expected):
+    shares = torch.tensor([30.0, 15.0, 20.0, 25.0, 10.0])
+    assert activations.prefix(shares, enough, TWO_LAYERS, descending).tolist() == expected
 
 
 def test_a_prefix_has_the_first_unit_of_every_layer():
-    order, shares = torch.tensor([1, 2, 0, 4, 3]), torch.full((5,), 20.0)
-    assert activations.prefix(order, shares, 1.0, TWO_LAYERS).tolist() == [0, 1, 0, 0, 1]
+    shares = torch.tensor([20.0, 5.0, 15.0, 35.0, 25.0])
+    assert activations.prefix(shares, 1.0, TWO_LAYERS).tolist() == [0, 1, 0, 0, 1]
+    assert activations.prefix(shares, 1.0, TWO_LAYERS, descending=True).tolist() == [1, 0, 0, 1, 0]
+
+
+class Residual(nn.Module):
+    """What comes out of its last activation is not its last layer's alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.relu = nn.Linear(64, 5), nn.ReLU()
+        self.second, self.last = nn.Linear(5, 5), nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        early: Tensor = self.relu(self.first(x.flatten(1)))
+        return self.last(early + self.second(early))  # type: ignore[no-any-return]
+
+
+class Tokens(nn.Module):
+    """Its units are in the last dimension."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.relu = nn.Linear(8, 5), nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.relu(self.first(x[:, 0])).mean(1)  # type: ignore[no-any-return]  # (rows, 8, 5) -> (rows, 5)
+
+
+@pytest.mark.parametrize(("body", "place"), [(Residual, "body.last"), (Tokens, "body.relu")])
+def test_a_model_whose_units_do_not_go_with_their_parameters_is_refused(body, place):
+    own = bench(Net(body(), 5))
+    with pytest.raises(PlanError, match=f"the units of {place} cannot be taken out of the model"):
+        activations.check(own, snapshot(own.module), rows())
+    assert hooks(own.module) == 0
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_models_whose_units_do_are_not(net):
+    own = bench(used(net))
+    before = snapshot(own.module)
+    activations.check(own, before, rows())
+    assert hooks(own.module) == 0
 
 
 def test_the_mean_of_holders():

@@ -40,6 +40,13 @@ def test_resuming_with_other_workers_changes_nothing(tmp_path):
     assert not list((tmp_path / "2").glob("spool-*"))
 
 
+def test_a_method_that_cannot_begin_says_so_before_another_trains(tmp_path):
+    plan = small(clients=25, methods=("fedavg", "cffl(preset=paper)"))
+    with pytest.raises(PlanError, match=r"cffl: .*expel=0\.05 would expel them all; set expel_by=share"):
+        carry_out(plan, fresh(tmp_path / "run", plan), Silent(), workers=0)
+    assert not list((tmp_path / "run").rglob("rounds.jsonl"))
+
+
 def test_the_audit_is_stored_and_clean(tmp_path):
     run_of(tmp_path / "run")
     audit = json.loads((tmp_path / "run/audit-seed0.json").read_text())

@@ -20,7 +20,7 @@ import faulty_methods as faulty
 from fedakd.engine.processes import Workers
 from fedakd.errors import FedakdError
 from fedakd.method import Method
-from fedakd.methods import METHODS
+from fedakd.methods import ABLATIONS, METHODS, parse
 from fedakd.methods.fedakd import FedAKD
 from fedakd.methods.fedavg import FedAvg
 from fedakd.testing import CHECKS, ConformanceError, check_method
@@ -38,6 +38,7 @@ FAULTS: list[tuple[Method, set[str]]] = [  # each with all the laws it breaks: o
     (faulty.Spread(), {"bears_one_row"}),
     (faulty.Contrastive(), {"bears_one_class", "bears_no_contribution"}),
     (faulty.Normalised(), {"bears_no_contribution"}),
+    (faulty.Proportional(), {"bears_no_contribution"}),
     (faulty.Others(), {"bears_any_number_of_clients"}),
     (faulty.Present(), {"bears_partial_participation", "bears_any_number_of_clients"}),
     (faulty.Decorated(), {"views_are_models"}),
@@ -59,6 +60,12 @@ FAULTS: list[tuple[Method, set[str]]] = [  # each with all the laws it breaks: o
     (faulty.Undeclared(), {"validation_rows_are_declared"}),
     (faulty.Telling(), {"private_stays"}),
 ]
+PRESETS = {  # and nothing else but the defaults
+    f"{name}-{preset}": parse(name, preset)
+    for name in METHODS
+    for preset in METHODS[name].presets
+    if name not in ABLATIONS and parse(name, preset) not in METHODS.values()
+}
 VARIANTS: list[tuple[Method, str]] = [  # other ways to break one of them
     (faulty.Bare(), "frozen_dataclass"),
     (faulty.Undecorated(), "frozen_dataclass"),
@@ -98,6 +105,18 @@ def three_workers() -> Iterator[Workers]:
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_of_this_package_obey_all_laws(name, three_workers):
     assert check_method(METHODS[name], workers=three_workers) == list(BY_NAME)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRESETS)
+def test_their_presets_do_too(name, three_workers):
+    assert check_method(PRESETS[name], workers=three_workers) == list(BY_NAME)
+
+
+def test_a_state_that_grows_once_does_not_grow():
+    BY_NAME["state_does_not_grow"](faulty.Late(), workers=False)
+    with pytest.raises(ConformanceError, match=r"state_does_not_grow.*\n.*round 6.*as many values"):
+        BY_NAME["state_does_not_grow"](faulty.Hoarding(), workers=False)
 
 
 @pytest.mark.parametrize("check", CHECKS)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import toys
 from fedakd import training, trees
 from fedakd.examples import Examples
 from fedakd.models import factory
@@ -181,6 +182,16 @@ def test_one_bench_after_another_fits_as_if_alone() -> None:
     first.fit(params, rows(seed=5))
     first.logits(params, rows())
     assert trees.equal(shared.fit(params, rows()), second.fit(params, rows()))
+
+
+def test_counters_of_batches_do_not_pass_from_one_fit_to_the_next() -> None:
+    """With momentum=None they are part of batch norm's running statistics."""
+    norm = nn.BatchNorm1d(6, momentum=None)
+    own = Bench(Task(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 6), norm, nn.Linear(6, 4))), Recipe())
+    w = own.init(0)
+    first, second = (own.fit(w, toys.rows(50, 1)) for _ in range(2))
+    assert trees.equal(first, second)
+    assert not torch.equal(first["2.running_mean"], w["2.running_mean"])
 
 
 def test_layers_that_draw_numbers_draw_them_from_stream_and_purpose() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from fedakd.errors import PlanError
 from fedakd.examples import Examples
 from fedakd.models.cnn import ConvNormPool
 from fedakd.training import Bench
@@ -122,6 +123,25 @@ def owners(module: nn.Module) -> Params:
     return owned
 
 
+def check(bench: Bench, params: Params, data: Examples) -> None:
+    """Refuses a model in which units without their parameters are not silent: in a residual sum, say."""
+    layers, owned = hidden(bench.module), owners(bench.module)
+    data = data[torch.arange(min(len(data), 8))]
+    for layer in layers:
+        mask = torch.cat([torch.full((one.units,), float(one is not layer)) for one in layers])
+        silent = bench.logits(masked(params, owned, mask), data)
+        try:
+            with changed(bench.module, silencing(bench.module, mask)):
+                alike = torch.allclose(bench.logits(params, data), silent, rtol=1e-4, atol=1e-5)
+        except RuntimeError:  # units are not in dimension 1
+            alike = False
+        if not alike:
+            raise PlanError(
+                f"the units of {layer.out} cannot be taken out of the model: what comes out there is not "
+                f"made by {' and '.join(layer.incoming)} alone; expected a body of layers one after another"
+            )
+
+
 def _spread(values: Tensor, owner: Tensor, like: Tensor) -> Tensor:
     """The units' values at the rows they own, in a shape that goes with the tensor's."""
     return values[owner].view(-1, *[1] * (like.dim() - 1))
@@ -133,8 +153,9 @@ def masked(params: Params, owners: Params, mask: Tensor) -> Params:
     return {n: torch.where(dropped[n], 0.0, part) if n in dropped else part for n, part in params.items()}
 
 
-def prefix(order: Tensor, shares: Tensor, enough: float, owners: Params) -> Tensor:
-    """The mask of the first units in this order whose shares reach so much, and of every layer's first."""
+def prefix(shares: Tensor, enough: float, owners: Params, descending: bool = False) -> Tensor:
+    """The mask of the first units, the least shares first, that reach so much, and of every layer's first."""
+    order = torch.argsort(shares, descending=descending, stable=True)
     rank = torch.argsort(order)
     mask = (rank <= int((shares[order].cumsum(0) < enough).sum())).float()
     for units in owners.values():  # of one layer
@@ -153,6 +174,12 @@ def mean_of_holders(held: Iterable[tuple[Params, Tensor]], owners: Params, old: 
     everyone, holders = torch.tensor(float(len(masks))), torch.stack(masks).double().sum(0)
     counts = {n: _spread(holders, owners[n], part) if n in owners else everyone for n, part in old.items()}
     return {n: torch.where(counts[n] > 0, (sums[n] / counts[n]).to(old[n].dtype), old[n]) for n in old}
+
+
+def importance(bench: Bench, params: Params, data: Examples) -> Tensor:
+    """How much the loss grows without each unit, as shares of the sum, (all units,); alike if nowhere."""
+    growth = (losses_without(bench, params, data) - bench.risk(params, data)).clamp(min=0)
+    return growth / growth.sum() if growth.any() else torch.ones_like(growth) / len(growth)
 
 
 def losses_without(bench: Bench, params: Params, data: Examples) -> Tensor:

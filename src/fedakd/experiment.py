@@ -24,7 +24,7 @@ from fedakd.models import factory
 from fedakd.partition.contract import Evaluation
 from fedakd.plan import Plan, fingerprint
 from fedakd.released import federate_released
-from fedakd.rounds import Round, begin, run
+from fedakd.rounds import Round, begin, opened, run
 from fedakd.runfolder import CellFolder, RunFolder, write_json
 from fedakd.simulation import cores, engine_for, server_of, spec_of
 from fedakd.training import Task
@@ -98,9 +98,15 @@ class Cells:
         honest = self._federation(seed, leak=False)
         leaking = [name for name in self.plan.methods if self.plan.leaks(name)]
         leaky = self._federation(seed, leak=True) if leaking else honest
-        return [
-            self.cell(name, seed, leaky if name in leaking else honest, workers) for name in self.plan.methods
-        ]
+        federations = {name: leaky if name in leaking else honest for name in self.plan.methods}
+        for name, federation in federations.items():
+            self._refuse_early(name, seed, federation)
+        return [self.cell(name, seed, federation, workers) for name, federation in federations.items()]
+
+    def _refuse_early(self, name: str, seed: int, federation: Federation) -> None:
+        """A method that cannot begin says so now, not after the methods before it have trained for hours."""
+        server = server_of(federation, self.task, self.plan.recipe)
+        opened(self.plan.method(name), server, seed)
 
     def cell(self, name: str, seed: int, federation: Federation, workers: int | Workers) -> Cell:
         fields = {**self.plan.cell(name, seed), "data": contents(federation)}

@@ -47,6 +47,12 @@ class Server(Bench):
         """Every client's training rows, [K]."""
         return torch.tensor([client.n for client in self.clients], dtype=torch.float64)
 
+    @property
+    def held_back(self) -> Examples:
+        """The validation rows; for methods that say they need them, and then have them."""
+        assert self.validation is not None  # the round loop sees to it
+        return self.validation
+
 
 class Method(ABC):
     """Subclasses are frozen dataclasses whose fields are the hyper-parameters, and nothing else.

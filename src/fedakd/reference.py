@@ -39,9 +39,9 @@ This page is made by `python -m fedakd.reference` from the code and from a short
   tell clients apart, the one in brackets.
 """
 MEASURED = f"""Measured with the batch-norm CNN on digits, `ics(2)`, {CLIENTS} clients, {ROUNDS} rounds.
-Sizes are multiples of the model's (nothing given: a few numbers); up and down are what one client sends and
-receives in a round, passes the gradients computed per training row. Where the first round differs it stands
-first.
+Sizes are multiples of the model's, {{model:,}} bytes (nothing given: a few numbers); up and down are what one
+client sends and receives in a round, passes the gradients computed per training row. Where the first round
+differs it stands first.
 """
 GLANCE = (
     "method",
@@ -69,7 +69,8 @@ def page() -> str:
     seen = {name: observed(method) for name, method in METHODS.items() if name not in ABLATIONS}
     glance = table(GLANCE, [[f"`{name}`", *glance_line(one)] for name, one in seen.items()])
     traffic = table(TRAFFIC, [[f"`{name}`", *traffic_line(one)] for name, one in seen.items()])
-    parts = [INTRODUCTION, "## At a glance\n", glance, "## What is kept and sent\n", MEASURED, traffic]
+    measured = MEASURED.format(model=next(iter(seen.values())).model)
+    parts = [INTRODUCTION, "## At a glance\n", glance, "## What is kept and sent\n", measured, traffic]
     parts += ["## One by one\n", *(section(name, METHODS[name]) for name in seen), ablations()]
     return "\n".join(parts)
 

@@ -13,7 +13,7 @@ from fedakd.engine.base import Engine, Report, one_thread
 from fedakd.errors import FedakdError
 from fedakd.method import Method, Server
 from fedakd.training import derived_seed
-from fedakd.trees import Tree
+from fedakd.trees import Params, Tree
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,17 @@ class Start:
 
 def begin(method: Method, engine: Engine, server: Server, *, seed: int) -> Start:
     """The state before the first round; the engine's clients are set up with the same parameters."""
+    state, params = opened(method, server, seed)
+    engine.start(params)
+    return Start(state)
+
+
+def opened(method: Method, server: Server, seed: int) -> tuple[Tree, Params]:
+    """The server's state before the first round, and the first parameters; an error if it cannot begin."""
     check(method, server)
     params = server.init(seed)
     with one_thread():
-        state = method.server_init(server, params)
-    engine.start(params)
-    return Start(state)
+        return method.server_init(server, params), params
 
 
 def run(

@@ -274,11 +274,16 @@ def made(task: Task) -> nn.Module:
 
 
 def loaded(module: nn.Module, params: Params) -> nn.Module:
-    """The module, holding a copy of these values."""
-    own = _floating(module)
+    """The module, holding a copy of these values; counters of batches, which are none, begin anew.
+
+    With momentum=None batch norm's running statistics depend on them, and a module serves many clients.
+    """
     with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(params[name])
+        for name, tensor in module.state_dict().items():
+            if tensor.is_floating_point():
+                tensor.copy_(params[name])
+            elif name.endswith("num_batches_tracked"):
+                tensor.zero_()
     return module
 
 
@@ -291,8 +296,5 @@ def finite(params: Params, step: int) -> Params:
 
 def snapshot(module: nn.Module) -> Params:
     """A copy of the module's values."""
-    return {n: t.clone(memory_format=torch.contiguous_format) for n, t in _floating(module).items()}
-
-
-def _floating(module: nn.Module) -> dict[str, Tensor]:
-    return {n: t for n, t in module.state_dict().items() if t.is_floating_point()}
+    floating = {n: t for n, t in module.state_dict().items() if t.is_floating_point()}
+    return {n: t.clone(memory_format=torch.contiguous_format) for n, t in floating.items()}

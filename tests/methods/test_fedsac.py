@@ -225,8 +225,10 @@ def test_a_late_client_gets_everything_until_its_worth_is_known(sizes):
         for k in range(len(sizes)):
             assert (state["worth"][k] >= 0) == (k in known)
             assert k in known or SHARP.mask(state, k).all()
-        everyone = len(known) == len(sizes)
-        assert record.contributions == (state["worth"].tolist() if everyone else None)
+        worth = [state["worth"][k].item() for k in sorted(known)]
+        mean = sum(worth) / len(worth)
+        told = [state["worth"][k].item() if k in known else mean for k in range(len(sizes))]
+        assert record.contributions == pytest.approx(told)
     assert len(set(records[0].participants)) < len(sizes)
     assert not all(message["mask"].all() for message in played.messages)
 
@@ -252,6 +254,11 @@ def test_hooks_change_nothing_and_all_survives_the_wire(net):
     assert trees.nbytes(after) == trees.nbytes(state)
 
 
+def test_contributions_are_not_said_before_anybody_is_known():
+    server = toys.server(toys.spec(SHARP))
+    assert SHARP.contributions(SHARP.server_init(server, server.init(0))) is None
+
+
 def test_without_updates_the_state_stays():
     spec = toys.spec(SHARP)
     state = state_of(spec)
@@ -267,7 +274,15 @@ def test_one_class_and_one_row_clients_work():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"beta": -1.0}, {"beta": float("inf")}, {"refresh": 0}, {"alone_epochs": 0}, {"probe": 0}]
+    "wrong",
+    [
+        {"beta": -1.0},
+        {"beta": float("inf")},
+        {"first": 0},
+        {"refresh": -1},
+        {"alone_epochs": 0},
+        {"probe": 0},
+    ],
 )
 def test_nonsense_is_refused(wrong):
     with pytest.raises(PlanError, match=f"fedsac: {next(iter(wrong))} must be"):

@@ -141,6 +141,21 @@ def test_importance_is_measured_after_round_one_and_then_every_so_often():
     assert anew == [True, False, True, False, True]
 
 
+@pytest.mark.parametrize(("first", "refresh", "expected"), [(3, 0, [3]), (2, 2, [2, 4]), (4, 1, [4, 5])])
+def test_importance_can_be_measured_late_and_once(first, refresh, expected):
+    method = replace(SHARP, first=first, refresh=refresh)
+    played = toys.play(toys.spec(method), rounds=5)
+    values = [torch.zeros(96).double(), *(state["importance"] for state in played.states)]
+    assert [n for n, (a, b) in enumerate(pairwise(values), 1) if not torch.equal(a, b)] == expected
+    full = [all(message["mask"].all() for message in played.messages[3 * n : 3 * n + 3]) for n in range(5)]
+    assert full == [n < first for n in range(5)]  # everybody has all until then
+
+
+def test_the_paper_and_its_code_measure_once():
+    chosen = {name: (fields["first"], fields["refresh"]) for name, fields in FedSAC.presets.items()}
+    assert chosen == {"paper": (15, 0), "released": (10, 0)}
+
+
 def test_only_the_probe_rows_are_asked():
     spec = toys.spec(SHARP, net="cnn")
     server, few = toys.server(spec), replace(SHARP, probe=6)

@@ -15,7 +15,8 @@ Deviations:
 - Their batches are in order and leave out the last rows, and clients that sit out compute an F_k that nobody
   reads: our batches are those of every method, and who sits out does nothing.
 - Running statistics stay with the client, as theirs do, and alignment leaves them as they are; those of the
-  global model, theirs the first client's, are averaged by F_k and serve its evaluation only.
+  global model, theirs the first client's, are averaged by F_k and serve its evaluation only. For that the
+  whole global model is sent; a client itself needs its base alone.
 - A client whose F_k is not finite has no weight in its round; if all F_k are 0, rows are the weights.
 """
 

@@ -24,6 +24,7 @@ Deviations:
   and the largest entries of its change. Its code has step 6 in all tensors together and in the first round.
 - All clients take part with the authors; here the absent keep w_k, and r_k up to floor and normalisation; who
   misses the first round is held average. That code's clients also restart from a global model; ours do not.
+- beta is the default of the authors' code, their example has 5. Steps 2, 4 and 5 are in profiles.py.
 """
 
 from __future__ import annotations
@@ -102,12 +103,12 @@ class FedAVE(Profiling):
         self, server: Server, state: Tree, updates: Mapping[int, Tree], heard: dict[int, Heard]
     ) -> Iterator[Params]:
         """The u_k one by one, so that each update is read once; what else it says goes to `heard`."""
-        assert server.validation is not None  # the round loop sees to it
-        rows = torch.randperm(len(server.validation), generator=server.generator("profile"))
+        rows = server.held_back
+        order = torch.randperm(len(rows), generator=server.generator("profile"))
         for k, update in updates.items():
             w_k, theta = state["models"][str(k)], update["model"]
-            spread = kappa(server, w_k, server.validation, rows, update["losses"]) if self.profile else 1.0
-            accuracy = server.accuracy(theta, server.validation)
+            spread = kappa(server, w_k, rows, order, update["losses"]) if self.profile else 1.0
+            accuracy = server.accuracy(theta, rows)
             heard[k] = Heard(accuracy, spread, server.buffers(theta))
             delta = trees.sub(server.parameters(theta), w_k)
             yield rescaled(delta, self.gamma) if self.normalise else delta

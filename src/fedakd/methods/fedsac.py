@@ -10,14 +10,14 @@ trains with the others silenced; the server takes the mean of every entry over t
 
 Deviations:
 - The group's later code has test accuracies for C_k; ours come from the server's validation rows and a model
-  trained for alone_epochs in the client's first round. A client gets the full model until then.
+  trained for alone_epochs in its first round; until then it gets the full model. beta is others' code's.
 - The digest takes the least important units first, the KDD 2025 code (descending) a count of the most
   important ones, in one round alone, and scores the global model.
-- Importance is measured after the first round, as an untrained model's says nothing, then every `refresh`
-  rounds, on `probe` validation rows; the KDD 2025 paper and code measure once, in round 15 or T / 2.
-- Every layer keeps at least its first unit, or the net would be cut in two; without hidden units all get all.
-- A unit's batch norm, which the paper does not have, is allocated and averaged with it, statistics too.
-- Submodels travel as whole tensors. Weight decay reaches what leaves silenced units. beta=3: others' code.
+- Importance is measured on `probe` validation rows after round `first` (an untrained model's says nothing),
+  then every `refresh` rounds; in the KDD 2025 paper and code once, in round 15 or T / 2 = 10.
+- Every layer keeps its first unit, or the net would be cut in two; without hidden units all get all; a body
+  whose units cannot be taken out (residual sums) is refused. A unit's batch norm is allocated with it.
+- Submodels travel as whole tensors, and weight decay reaches what leaves silenced units.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from fedakd import activations
 from fedakd.errors import PlanError
 from fedakd.examples import Examples
 from fedakd.method import Client, Method, Server
+from fedakd.methods.reward import filled
 from fedakd.trees import Params, Tree
 
 UNKNOWN = -1.0  # below any accuracy
@@ -42,7 +43,8 @@ UNKNOWN = -1.0  # below any accuracy
 @dataclass(frozen=True)
 class FedSAC(Method):
     beta: float = 3.0
-    refresh: int = 10
+    first: int = 1
+    refresh: int = 10  # 0: never again
     order: Literal["ascending", "descending"] = "ascending"
     alone_epochs: int = 5
     probe: int = 1000
@@ -51,18 +53,20 @@ class FedSAC(Method):
     citation = "Wang et al., KDD 2024"
     confidence = "reconstructed"
     needs_validation = True
-    presets: ClassVar = {"paper": {"beta": 2.0}, "released": {"beta": 2.0, "order": "descending"}}
+    presets: ClassVar = {"paper": {"beta": 2.0, "first": 15, "refresh": 0}} | {
+        "released": {"beta": 2.0, "first": 10, "refresh": 0, "order": "descending"}
+    }
 
     def __post_init__(self) -> None:
-        for name, least in {"beta": 0, "refresh": 1, "alone_epochs": 1, "probe": 1}.items():
+        for name, least in {"beta": 0, "first": 1, "refresh": 0, "alone_epochs": 1, "probe": 1}.items():
             if not least <= (value := getattr(self, name)) < math.inf:
                 raise PlanError(f"fedsac: {name} must be {least} or above and finite, got {value}")
 
     def server_init(self, server: Server, params: Params) -> Tree:
+        activations.check(server, params, server.held_back)
         units = sum(layer.units for layer in activations.hidden(server.module))
-        worth = torch.full((len(server.clients),), UNKNOWN, dtype=torch.float64)
-        blank = {"worth": worth, "importance": torch.zeros(units, dtype=torch.float64), "rounds": 0.0}
-        return {"model": params, "owners": activations.owners(server.module), **blank}
+        blank = {"worth": torch.full_like(server.sizes, UNKNOWN), "importance": torch.zeros(units).double()}
+        return {"model": params, "owners": activations.owners(server.module), **blank, "rounds": 0.0}
 
     def send(self, state: Tree, client: int) -> Tree:
         mask = self.mask(state, client)
@@ -74,8 +78,7 @@ class FedSAC(Method):
         reputation = 100 * math.exp(self.beta * float(worth[client] - worth.max()))
         if worth[client] == UNKNOWN or reputation >= 100:
             return torch.ones(len(importance))
-        order = torch.argsort(importance, descending=self.order == "descending", stable=True)
-        return activations.prefix(order, importance, reputation, state["owners"])
+        return activations.prefix(importance, reputation, state["owners"], self.order == "descending")
 
     def client_init(self, client: Client, params: Params) -> Tree:
         return {"start": params}
@@ -96,24 +99,21 @@ class FedSAC(Method):
             return state
         held = ((update["model"], update["mask"]) for update in updates.values())
         model = activations.mean_of_holders(held, state["owners"], state["model"])
-        worth, rows = state["worth"].clone(), server.validation
-        assert rows is not None  # the round loop sees to it
-        for k in updates:
-            if worth[k] == UNKNOWN:  # the client's first update
-                worth[k] = server.accuracy(updates[k]["alone"], rows)
+        worth, since = state["worth"].clone(), state["rounds"] + 1 - self.first
+        for k in [k for k in updates if worth[k] == UNKNOWN]:  # their first updates
+            worth[k] = server.accuracy(updates[k]["alone"], server.held_back)
         after = {**state, "model": model, "worth": worth, "rounds": state["rounds"] + 1}
-        if state["rounds"] % self.refresh == 0:
-            after["importance"] = self.importance(server, model, rows)
+        if since >= 0 and since % (self.refresh or math.inf) == 0:
+            after["importance"] = self.importance(server, model, server.held_back)
         return after
 
     def importance(self, server: Server, model: Params, rows: Examples) -> Tensor:
-        """How much the loss grows without each unit, in per cent of the sum, (units,)."""
-        rows = rows[torch.randperm(len(rows), generator=server.generator("probe"))[: self.probe]]
-        growth = (activations.losses_without(server, model, rows) - server.risk(model, rows)).clamp(min=0)
-        return 100 * (growth / growth.sum() if growth.any() else torch.ones_like(growth) / len(growth))
+        probe = torch.randperm(len(rows), generator=server.generator("probe"))[: self.probe]
+        return 100 * activations.importance(server, model, rows[probe])
 
     def models(self, state: Tree) -> dict[str, Params]:
         return {"personal": state["model"]}
 
     def contributions(self, state: Tree) -> Tensor | None:
-        return None if (state["worth"] == UNKNOWN).any() else state["worth"]  # not said before all are known
+        known = (state["worth"] != UNKNOWN).nonzero().flatten().tolist()  # the others are held average
+        return filled(state["worth"], known) if known else None

@@ -9,9 +9,9 @@ predictions || own) + features mean((own - other's features)^2), the other held 
 The server clusters the changes anew each round, and I moves by its cluster's mean instead of its own change.
 
 Deviations:
-- All numbers are our choice, and so is average linkage on 1 - cosine: it needs no seed and parts no equals.
+- All numbers are ours, and so is average linkage on 1 - cosine, which needs no seed and parts no equals.
+  Changes of nothing are equals too. Without .body there are no features. Statistics of I are averaged, too.
 - P and I are equal until somebody shares the client's cluster; as I tells P then, `private` promises nothing.
-- A model without .body has no features to compare. Running statistics of I are averaged within the cluster.
 """
 
 from __future__ import annotations

@@ -54,13 +54,12 @@ class Judging(Rewarding):
 
     def scores(self, server: Server, state: Tree, updates: Mapping[int, Tree], heard: Tensor) -> Tensor:
         """The accuracy of w_g plus each upload, with the client's running statistics; 0 where none, [K]."""
-        assert server.validation is not None  # the round loop sees to it
         scores = torch.zeros_like(state["sizes"])
         for k in heard.nonzero().flatten().tolist():
             update = updates[k]
             uploaded = trees.unpack(update["uploaded"], like=state["model"])
             params = {**trees.add(state["model"], uploaded), **update["buffers"]}
-            scores[k] = server.accuracy(params, server.validation)
+            scores[k] = server.accuracy(params, server.held_back)
         return scores
 
     def judged(self, state: Tree, scores: Tensor, heard: Tensor) -> tuple[Tensor, Tensor]:

@@ -72,7 +72,7 @@ def rescaled(delta: Params, length: float) -> Params:
 
 
 def filled(reputation: Tensor, present: list[int]) -> Tensor:
-    """First reputations: those who are absent are held average, or they would be the last for long."""
+    """With the mean of those present for all others: at 0 they would be the last for long."""
     known = torch.zeros(len(reputation), dtype=torch.bool)
     known[present] = True
     return torch.where(known, reputation, reputation[known].mean())

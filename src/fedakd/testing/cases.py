@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedakd.engine.base import Rows, Spec
@@ -34,6 +35,14 @@ def deaf(logits: Tensor, y: Tensor) -> Tensor:
     return (F.cross_entropy(logits, y, reduction="none") * (y != SILENT)).mean()
 
 
+def muted(make: Callable[[], nn.Module]) -> nn.Module:
+    """A model that does not say the silent class, and never will where no client has it."""
+    module = make()
+    with torch.no_grad():
+        module.get_parameter("head.bias")[SILENT] = -100.0
+    return module
+
+
 @dataclass(frozen=True)
 class Case:
     """A federation and how long it runs; the same case gives the same rows every time."""
@@ -47,6 +56,7 @@ class Case:
     absent: frozenset[tuple[int, int]] = frozenset()  # (client, round) in which its training fails
     classes: tuple[int | None, ...] = ()  # the only class of each client, where it has only one
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
+    mute: bool = False  # no model ever says the silent class, and all validation rows are of it
     tests: int = 0  # another number, other test rows
     validation: int | None = 0  # another number, other validation rows; None: none
 
@@ -55,7 +65,7 @@ class Case:
 
     @property
     def task(self) -> Task:
-        return Task(NETS[self.net], self.loss)
+        return Task(partial(muted, NETS[self.net]) if self.mute else NETS[self.net], self.loss)
 
     def spec(self, method: Method) -> Spec:
         only = self.classes or (None,) * len(self.sizes)
@@ -67,7 +77,8 @@ class Case:
 
     def server(self) -> Server:
         infos = [ClientInfo(k, n) for k, n in enumerate(self.sizes)]
-        held = None if self.validation is None else rows(VALIDATED, 500 + self.validation)
+        only = SILENT if self.mute else None
+        held = None if self.validation is None else rows(VALIDATED, 500 + self.validation, only)
         return Server(self.task, RECIPES[self.net], clients=infos, validation=held)
 
 
@@ -98,6 +109,7 @@ ONE_CLASS = on_both("clients of one class", sizes=(7, 5, 6), classes=(0, 1, 1))
 NOTHING = (
     *on_both("client 1 has a zero gradient", sizes=(7, 5, 6), rounds=3, classes=(None, SILENT, 0), loss=deaf),
     *on_both("all gradients are zero", sizes=(5, 6), classes=(SILENT, SILENT), loss=deaf),
+    *on_both("no model is ever right on validation rows", sizes=(7, 5, 6), classes=(0, 1, 0), mute=True),
 )
 NUMBERS = (
     *on_both("one client", sizes=(7,)),

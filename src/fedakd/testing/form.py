@@ -16,7 +16,10 @@ from fedakd.testing.report import Violation, differences, raised
 from fedakd.testing.subject import Subject
 from fedakd.testing.watching import attributes, own
 
-IMPORTABLE = "define it in a module that can be imported, not in a notebook, a function or a prompt"
+IMPORTABLE = (
+    "define it in a module that can be imported, not in a notebook, a function or a prompt; "
+    "check_method(..., workers=False) does without"
+)
 GUARD = "in a script, call check_method under `if __name__ == '__main__':`"
 
 

@@ -20,8 +20,12 @@ CASES = [case for case in (NORMED, *PARTIAL, *LATE) if case.net == NORMED.net]  
 RECOGNISED = 8  # so many values of a leaf, all found among what was sent, are no accident
 
 
-@law("what a client keeps under a name of `private` is in no message and no update", needs=[runs])
+@law(
+    "what a client keeps under a name of `private` is, value by value, in no message and no update",
+    needs=[runs],
+)
 def private_stays(subject: Subject) -> Iterator[Violation]:
+    # what is sent in another form, as a difference from what everybody knows say, is not recognised
     promised = subject.method.private
     for case in CASES if promised else ():
         played = subject.played(case)
