@@ -341,6 +341,16 @@ class Hoarding(FedAvg):
         return {**new, f"round {len(state)}": 1.0} if updates else state
 
 
+@dataclass(frozen=True)
+class Chronicling(FedAvg):
+    """Its server's one tensor becomes longer from round to round."""
+
+    def server_update(self, server: Server, state: Tree, updates: Mapping[int, Tree]) -> Tree:
+        new = super().server_update(server, state, updates)
+        history = torch.cat([state.get("history", torch.zeros(1)), torch.ones(1)])
+        return {**new, "history": history} if updates else state
+
+
 # what it must leave alone
 
 

@@ -66,11 +66,11 @@ def course(spec: Spec, participation: float = 1.0) -> Iterator[tuple[Tree, dict[
         yield state, {k: site.kept for k, site in engine.sites.items()}
 
 
-def settled(spec: Spec, participation: float = 1.0, locals: str = "") -> tuple[Tree, dict[int, Tree]]:
+def settled(spec: Spec, participation: float = 1.0, also: str = "") -> tuple[Tree, dict[int, Tree]]:
     """State and kept once the model, and clients' models of this name, stand still, or after 200."""
     still, before = 0, np.zeros((3, 1))
     for last in islice(course(spec, participation), 200):
-        models = [last[0]["model"], *(kept[locals] for kept in last[1].values() if locals)]
+        models = [last[0]["model"], *(kept[also] for kept in last[1].values() if also)]
         w = np.hstack([flat(model) for model in models])
         still, before = (still + 1 if np.abs(w - before).max() < 1e-10 else 0), w
         if still == 3:

@@ -116,20 +116,36 @@ class Residual(nn.Module):
 
 
 class Tokens(nn.Module):
-    """Its units are in the last dimension."""
+    """Its units are in the last dimension; as many of them as there are tokens, or not."""
 
-    def __init__(self) -> None:
+    def __init__(self, units: int, tokens: int) -> None:
         super().__init__()
-        self.first, self.relu = nn.Linear(8, 5), nn.ReLU()
+        self.first, self.relu, self.tokens = nn.Linear(8, units), nn.ReLU(), tokens
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.relu(self.first(x[:, 0])).mean(1)  # type: ignore[no-any-return]  # (rows, 8, 5) -> (rows, 5)
+        return self.relu(self.first(x[:, 0, : self.tokens])).mean(1)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize(("body", "place"), [(Residual, "body.last"), (Tokens, "body.relu")])
-def test_a_model_whose_units_do_not_go_with_their_parameters_is_refused(body, place):
-    own = bench(Net(body(), 5))
-    with pytest.raises(PlanError, match=f"the units of {place} cannot be taken out of the model"):
+def deaf(body: nn.Module, units: int) -> nn.Module:
+    """A model whose head does not listen yet."""
+    module = Net(body, units)
+    nn.init.zeros_(module.head.weight)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("module", "place"),
+    [
+        (lambda: Net(Residual(), 5), "body.last"),
+        (lambda: deaf(Residual(), 5), "body.last"),
+        (lambda: Net(Tokens(5, 8), 5), "body.relu"),
+        (lambda: Net(Tokens(8, 8), 8), "body.relu"),
+        (lambda: Net(Tokens(5, 1), 5), "body.relu"),
+    ],
+)
+def test_a_model_whose_units_do_not_go_with_their_parameters_is_refused(module, place):
+    own = bench(module())
+    with pytest.raises(PlanError, match=f"fedsac: the units of {place} cannot be taken out of the model"):
         activations.check(own, snapshot(own.module), rows())
     assert hooks(own.module) == 0
 

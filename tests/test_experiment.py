@@ -42,7 +42,9 @@ def test_resuming_with_other_workers_changes_nothing(tmp_path):
 
 def test_a_method_that_cannot_begin_says_so_before_another_trains(tmp_path):
     plan = small(clients=25, methods=("fedavg", "cffl(preset=paper)"))
-    with pytest.raises(PlanError, match=r"cffl: .*expel=0\.05 would expel them all; set expel_by=share"):
+    with pytest.raises(
+        PlanError, match=r"cffl: .*expel=0\.05 expels all who are not above that; set expel_by=share"
+    ):
         carry_out(plan, fresh(tmp_path / "run", plan), Silent(), workers=0)
     assert not list((tmp_path / "run").rglob("rounds.jsonl"))
 

@@ -119,6 +119,12 @@ def test_a_plan_can_be_stored_and_read():
     assert resolve(**plan.model_dump(mode="json")) == plan
 
 
+def test_a_fedsac_that_never_takes_a_unit_away_is_told():
+    told = [resolve("paper", methods=("fedsac",), rounds=rounds).remarks for rounds in (15, 16)]
+    assert any("fedsac measures units after round 15" in remark for remark in told[0])
+    assert not any("measures units" in remark for remark in told[1])
+
+
 def test_cells_differ_where_numbers_could():
     plan = resolve()
     cells = {fingerprint(plan.cell(m, s)) for m in ("fedakd", "fedavg") for s in (0, 1)}

@@ -186,8 +186,8 @@ def test_one_bench_after_another_fits_as_if_alone() -> None:
 
 def test_counters_of_batches_do_not_pass_from_one_fit_to_the_next() -> None:
     """With momentum=None they are part of batch norm's running statistics."""
-    norm = nn.BatchNorm1d(6, momentum=None)
-    own = Bench(Task(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 6), norm, nn.Linear(6, 4))), Recipe())
+    layers = (lambda: nn.Flatten(), lambda: nn.Linear(64, 6), lambda: nn.BatchNorm1d(6, momentum=None))
+    own = Bench(Task(lambda: nn.Sequential(*(make() for make in layers), nn.Linear(6, 4))), Recipe())
     w = own.init(0)
     first, second = (own.fit(w, toys.rows(50, 1)) for _ in range(2))
     assert trees.equal(first, second)

@@ -99,19 +99,25 @@ class Cells:
         leaking = [name for name in self.plan.methods if self.plan.leaks(name)]
         leaky = self._federation(seed, leak=True) if leaking else honest
         federations = {name: leaky if name in leaking else honest for name in self.plan.methods}
-        for name, federation in federations.items():
-            self._refuse_early(name, seed, federation)
-        return [self.cell(name, seed, federation, workers) for name, federation in federations.items()]
+        stores = {name: self._store(name, seed, own) for name, own in federations.items()}
+        self._refuse_early(seed, {n: own for n, own in federations.items() if stores[n].finished() is None})
+        return [self.cell(name, seed, own, stores[name], workers) for name, own in federations.items()]
 
-    def _refuse_early(self, name: str, seed: int, federation: Federation) -> None:
-        """A method that cannot begin says so now, not after the methods before it have trained for hours."""
-        server = server_of(federation, self.task, self.plan.recipe)
-        opened(self.plan.method(name), server, seed)
-
-    def cell(self, name: str, seed: int, federation: Federation, workers: int | Workers) -> Cell:
+    def _store(self, name: str, seed: int, federation: Federation) -> CellFolder:
         fields = {**self.plan.cell(name, seed), "data": contents(federation)}
         store = self.folder.cell(name, seed, fingerprint(fields))
         write_json(store.path / "cell.json", fields)
+        return store
+
+    def _refuse_early(self, seed: int, federations: dict[str, Federation]) -> None:
+        """A method that cannot begin says so now, not after the methods before it have trained for hours."""
+        servers = {id(own): server_of(own, self.task, self.plan.recipe) for own in federations.values()}
+        for name, federation in federations.items():
+            opened(self.plan.method(name), servers[id(federation)], seed)
+
+    def cell(
+        self, name: str, seed: int, federation: Federation, store: CellFolder, workers: int | Workers
+    ) -> Cell:
         distinct = tuple(len(np.unique(federation.test_rows(k))) for k in range(federation.clients))
         done = store.finished()
         if done is None:

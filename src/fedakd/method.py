@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from fedakd.errors import FedakdError
 from fedakd.examples import Examples
 from fedakd.training import Bench, Recipe
 from fedakd.trees import Params, Tree
@@ -49,8 +50,9 @@ class Server(Bench):
 
     @property
     def held_back(self) -> Examples:
-        """The validation rows; for methods that say they need them, and then have them."""
-        assert self.validation is not None  # the round loop sees to it
+        """The validation rows, which a method that says needs_validation can rely on."""
+        if self.validation is None:
+            raise FedakdError("a method that asks for validation rows must say needs_validation = True")
         return self.validation
 
 

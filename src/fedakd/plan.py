@@ -111,6 +111,10 @@ class Plan(BaseModel):
                     f"{name} trains with {own.optimizer} {own.lr:g}, standalone with {usual.optimizer} "
                     f"{usual.lr:g}: its gains are also those of another recipe"
                 )
+            first = getattr(self.method(name), "first", 0)  # FedSAC's
+            if first >= self.rounds_of(name):
+                told = f"after round {first}, which no round of this run follows"
+                found.append(f"{name} measures units {told}: all clients train the whole model")
         return found
 
     def rounds_of(self, name: str) -> int:

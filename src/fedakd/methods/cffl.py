@@ -26,7 +26,7 @@ Deviations:
   the common sinh and normalisation; one who misses the first round is given the mean of those present: with
   0 it would be expelled on arrival. Where all a_k are 0 nothing is learned and nobody leaves R; before the
   first reputation all count alike in step 5.
-- A constant threshold that would expel everybody (0.05 with more than 20 clients) is refused.
+- A constant threshold above the mean reputation (0.05 with more than 20 clients) is refused.
 The server's half of steps 2, 3 and 5 is in reputation.py.
 """
 

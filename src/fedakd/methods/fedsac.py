@@ -10,9 +10,9 @@ trains with the others silenced; the server takes the mean of every entry over t
 
 Deviations:
 - The group's later code has test accuracies for C_k; ours come from the server's validation rows and a model
-  trained for alone_epochs in its first round; until then it gets the full model. beta is others' code's.
-- The digest takes the least important units first, the KDD 2025 code (descending) a count of the most
-  important ones, in one round alone, and scores the global model.
+  that the client trains for alone_epochs in its first round. Until then the client gets the full model, and
+  is reported as an average contributor. beta is that of others' code.
+- The KDD 2025 code takes (descending) a count of the most important units, once, and scores the global model.
 - Importance is measured on `probe` validation rows after round `first` (an untrained model's says nothing),
   then every `refresh` rounds; in the KDD 2025 paper and code once, in round 15 or T / 2 = 10.
 - Every layer keeps its first unit, or the net would be cut in two; without hidden units all get all; a body

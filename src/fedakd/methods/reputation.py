@@ -42,13 +42,13 @@ class Judging(Rewarding):
         everybody = torch.ones_like(state["sizes"])
         if self.expel_by == "constant" and self.expel * len(everybody) > 1:
             raise PlanError(
-                f"cffl: reputations of {len(everybody)} clients average {1 / len(everybody):.3g}, so expel="
-                f"{self.expel} would expel them all; set expel_by=share or a lower expel"
+                f"cffl: reputations of {len(everybody)} clients average {1 / len(everybody):.3g}, and expel="
+                f"{self.expel} expels all who are not above that; set expel_by=share or a lower expel"
             )
         start = everybody * (0.0 if self.sharpen == "after" else 1 / len(everybody))
         own: Tree = {"model": server.parameters(params), "reputation": start, "reputable": everybody}
-        if self.quota_by == "classes" and server.validation is not None:
-            row = server.validation[torch.tensor([0])]
+        if self.quota_by == "classes":
+            row = server.held_back[torch.tensor([0])]
             own["outputs"] = float(server.logits(params, row).shape[1])
         return {**state, **own, "round": 0.0}
 

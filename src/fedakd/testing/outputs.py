@@ -119,5 +119,5 @@ def state_does_not_grow(subject: Subject) -> Iterator[Violation]:
     for what, count in {"values": lambda state: len(list(leaves(state))), "bytes": nbytes}.items():
         early, later, last = map(count, states)
         if early < later < last:  # one that grows once, or varies, has its reasons
-            expected = f"as many {what} as after rounds {thirds[0]} ({early}) and {thirds[1]} ({later})"
+            expected = f"no more {what} than after round {thirds[0]}, {early}; {later} after {thirds[1]}"
             yield Violation(f"{PLAIN}, state after round {thirds[2]}", expected, str(last))
