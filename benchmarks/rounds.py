@@ -28,7 +28,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from fedakd.data import load
-from fedakd.engine.base import Engine, Rows, Spec, one_thread
+from fedakd.engine.base import Engine, Rows, Spec
 from fedakd.engine.processes import Processes
 from fedakd.engine.serial import Serial
 from fedakd.examples import Examples
@@ -38,6 +38,7 @@ from fedakd.models import factory
 from fedakd.partition import power_law
 from fedakd.rounds import Messages
 from fedakd.simulation import cores
+from fedakd.threads import one_thread
 from fedakd.training import Recipe, Task
 from plain_loop import PlainLoop
 

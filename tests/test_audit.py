@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedakd import summary, tables
 from fedakd.audit import audit, check, lines, table, verdict
 from fedakd.errors import PartitionError
 from fedakd.examples import Examples
 from fedakd.federation import Federation
 from fedakd.partition import ClientShift
 from fedakd.partition.contract import Labels, Rows
+from fedakd.plan import resolve
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Plain:
         raise NotImplementedError
 
 
-SHIFT = ClientShift(5.0, 4.99, 5.2, 0.8, 120.0, 0.4, 2, 0.1, math.inf, 3)
+SHIFT = ClientShift(5.0, 4.99, 5.2, 0.8, 120.0, 0.4, 2, 0.1, math.inf, 3, 5.1, 0.4, 9.0, 11.0)
 
 
 def federation(**change: Any) -> Federation:
@@ -106,6 +108,19 @@ def test_shifts_widen_the_table() -> None:
     shown = dict(zip(headers[6:], rows[0][6:], strict=True))
     assert (shown["asked"], shown["realised"], shown["eff. n"]) == ("5.00", "4.99", "120")
     assert (shown["share"], shown["KL(x)"], shown["tried"]) == ("40.0%", "inf", "3")
+    assert (shown["on test"], shown["reach"], shown["furthest"]) == ("5.10 ±0.40", "9.00", "11.00")
+
+
+def test_what_was_asked_by_kl_or_of_the_covariance_has_columns_of_its_own() -> None:
+    by_kl = replace(SHIFT, requested=math.nan, kl_requested=1.5, kl_realised=1.49, reach=7.0)
+    headers, rows = table(audit(federation(shifts=(by_kl, by_kl))))
+    shown = dict(zip(headers[6:], rows[0][6:], strict=True))
+    assert (shown["asked"], shown["KL asked"], shown["KL realised"]) == ("", "1.50", "1.49")
+    assert "cov asked" not in shown
+    bent = replace(SHIFT, cov_requested=0.3, cov_realised=0.29, cov_reach=2.0)
+    headers, rows = table(audit(federation(shifts=(bent, bent))))
+    shown = dict(zip(headers[6:], rows[0][6:], strict=True))
+    assert (shown["cov asked"], shown["cov realised"], shown["cov reach"]) == ("0.30", "0.29", "2.00")
 
 
 def test_plain_text_is_aligned() -> None:
@@ -114,9 +129,24 @@ def test_plain_text_is_aligned() -> None:
     assert len({len(line) for line in text[1:5]}) == 1
 
 
+def test_the_summary_tells_the_shift_of_the_first_seed_and_stores_all() -> None:
+    still, moved = audit(federation()), audit(federation(shifts=(SHIFT, SHIFT)))
+    assert summary.shifted([still, moved]) == [moved]
+    title, asked, left, legend = tables.shift_tables(moved)
+    assert title == "Shift of the clients, iid, seed 3:"
+    assert "| 1 | 5.00 | 4.99 | 5.10 ±0.40 | 5.20 | 0.80 | 9.00 | 11.00 | 3 |" in asked.splitlines()
+    assert "| 1 | 120 | 40.0% | 0.100 | inf |" in left.splitlines()
+    assert legend.startswith("Asked, realised, drawn: squared shift of the mean")
+    stored = summary.to_dict(resolve(), [], [], [still, moved])["shifts"]
+    assert json.loads(json.dumps(stored, allow_nan=False))["3"][0]["furthest"] == 11.0
+    assert "shifts" not in summary.to_dict(resolve(), [], [], [still])
+
+
 def test_json_holds_plain_values_only() -> None:
     found = audit(federation(shifts=(SHIFT, SHIFT)))
     plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert plain["shared"]["train/test"] == 0
     assert plain["clients"][0]["shift"]["gaussian_kl"] is None
     assert plain["clients"][0]["shift"]["realised"] == 4.99
+    assert plain["clients"][0]["shift"]["reach"] == 9.0
+    assert plain["clients"][0]["shift"]["kl_requested"] is None

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedakd import training, trees
-from fedakd.engine.base import one_thread
 from fedakd.examples import Examples
 from fedakd.models import factory
+from fedakd.threads import one_thread
 from fedakd.training import Batch, Bench, Recipe, Task, distil
 
 CLASSES = 4

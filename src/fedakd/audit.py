@@ -6,7 +6,7 @@ Two pools share a row if any client's part of one holds a base row that any clie
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from fedakd.federation import Federation
 
 
-SHIFT = ["asked", "realised", "drawn", "cosine", "eff. n", "share", "KL(y)", "KL(x)", "tried"]
 LEGEND = (
-    "asked, realised, drawn: squared shift of the mean; cosine: with the direction asked for; "
+    "asked, realised, drawn: squared shift of the mean, of the train pool and of the rows drawn; "
+    "on test: of the test pool by the same weights, ± the standard error; "
+    "cosine: with the direction asked for; "
+    "reach: the largest that can be asked in this direction, furthest: in all tried; "
     "eff. n: effective sample size of the train pool, share: of the client's rows; "
-    "KL(y), KL(x): labels and inputs (Gaussian) against the pool; tried: directions"
+    "KL(y), KL(x): labels and inputs (Gaussian) against the pool; "
+    "cov: what the covariance alone contributes to the KL of the weighted train pool"
 )
 
 
@@ -67,7 +70,7 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""
-        plain: dict[str, Any] = _plain(asdict(self))
+        plain: dict[str, Any] = finite(asdict(self))
         return plain
 
 
@@ -112,17 +115,23 @@ def count(rows: Rows) -> Count:
 
 def table(found: Audit) -> tuple[list[str], list[list[str]]]:
     """Headers and one row of text per client, then their total."""
-    headers = ["client", "train", "distinct", "test", "distinct", "classes"]
+    (headers, rows), *more = blocks(found)
+    columns = [name for names, _ in more for name in names[1:]]
+    return headers + columns, [row + [c for _, own in more for c in own[k][1:]] for k, row in enumerate(rows)]
+
+
+def blocks(found: Audit) -> list[tuple[list[str], list[list[str]]]]:
+    """The table in parts that fit on a terminal: rows, then shift; each part begins with the client."""
     rows = [
         [str(k), *_counted(one.train, one.test), str(sum(n > 0 for n in one.labels))]
         for k, one in enumerate(found.clients)
     ]
     total = ["all", *_counted(found.pools["train"], found.pools["test"]), ""]
-    if any(one.shift for one in found.clients):
-        headers += SHIFT
-        rows = [[*row, *_shift_cells(one.shift)] for row, one in zip(rows, found.clients, strict=True)]
-        total += [""] * 9
-    return headers, [*rows, total]
+    shifts = [one.shift for one in found.clients]
+    return [
+        (["client", "train", "distinct", "test", "distinct", "classes"], [*rows, total]),
+        *(_block(columns, shifts) for columns in _shift_columns(shifts)),
+    ]
 
 
 def lines(found: Audit) -> list[str]:
@@ -165,18 +174,65 @@ def _counted(*counts: Count) -> list[str]:
     return [str(n) for one in counts for n in (one.rows, one.distinct)]
 
 
-def _shift_cells(shift: ClientShift | None) -> list[str]:
-    if shift is None:
-        return [""] * 9
-    squares: Sequence[float] = (shift.requested, shift.realised, shift.drawn, shift.alignment)
-    shown = [f"{number:.2f}" for number in squares]
-    effective = [f"{shift.effective_size:.0f}", f"{shift.effective_share:.1%}"]
-    return [*shown, *effective, f"{shift.label_kl:.3f}", f"{shift.gaussian_kl:.2f}", str(shift.tried)]
+Columns = dict[str, Callable[[ClientShift], str]]
 
 
-def _plain(value: Any) -> Any:
+def _block(columns: Columns, shifts: Sequence[ClientShift | None]) -> tuple[list[str], list[list[str]]]:
+    cells = [[cell(shift) if shift else "" for cell in columns.values()] for shift in shifts]
+    rows = [[str(k), *own] for k, own in enumerate(cells)]
+    return ["client", *columns], [*rows, ["all", *[""] * len(columns)]]
+
+
+def _shift_columns(shifts: Sequence[ClientShift | None]) -> list[Columns]:
+    """What is told of a shift: what was asked and came of it, then what is left; nothing where none was."""
+    some = [shift for shift in shifts if shift]
+    left = LEFT
+    if any(not math.isnan(shift.kl_requested) for shift in some):
+        left = left | DIVERGENCE
+    if any(not math.isnan(shift.cov_requested) for shift in some):
+        left = left | COVARIANCE
+    return [MOVED, left] if some else []
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.2f}"
+
+
+def _with_error(value: float, error: float) -> str:
+    return "" if math.isnan(value) else f"{value:.2f} ±{error:.2f}"
+
+
+MOVED: Columns = {
+    "asked": lambda shift: _number(shift.requested),
+    "realised": lambda shift: _number(shift.realised),
+    "on test": lambda shift: _with_error(shift.test_realised, shift.test_error),
+    "drawn": lambda shift: _number(shift.drawn),
+    "cosine": lambda shift: _number(shift.alignment),
+    "reach": lambda shift: _number(shift.reach),
+    "furthest": lambda shift: _number(shift.furthest),
+    "tried": lambda shift: str(shift.tried),
+}
+LEFT: Columns = {
+    "eff. n": lambda shift: f"{shift.effective_size:.0f}",
+    "share": lambda shift: f"{shift.effective_share:.1%}",
+    "KL(y)": lambda shift: f"{shift.label_kl:.3f}",
+    "KL(x)": lambda shift: f"{shift.gaussian_kl:.2f}",
+}
+DIVERGENCE: Columns = {
+    "KL asked": lambda shift: _number(shift.kl_requested),
+    "KL realised": lambda shift: _number(shift.kl_realised),
+}
+COVARIANCE: Columns = {
+    "cov asked": lambda shift: _number(shift.cov_requested),
+    "cov realised": lambda shift: _number(shift.cov_realised),
+    "cov reach": lambda shift: _number(shift.cov_reach),
+}
+
+
+def finite(value: Any) -> Any:
+    """The value with None for every number in it that is not finite, as JSON has no others."""
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: finite(one) for key, one in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(one) for one in value]
+        return [finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

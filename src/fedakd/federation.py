@@ -7,7 +7,6 @@ from the train pool and its test part from the test pool. A row drawn twice repe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -20,6 +19,7 @@ from fedakd.partition.contract import ClientShift, Evaluation, Partition, Plan, 
 from fedakd.partition.groups import ByGroup
 from fedakd.partition.names import parse, text
 from fedakd.partition.request import check_numbers, check_parts, check_room, check_rows, share
+from fedakd.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from fedakd.examples import Examples
@@ -96,23 +96,15 @@ def federate(
     check_room(len(dataset.y), clients, ratio, fraction)
     partition = _bound(parse(partition) if isinstance(partition, str) else partition, dataset)
     pools = split_pools(dataset.y, ratio, _stream(seed, POOLS))
-    with one_blas_thread():
+    with one_blas_thread():  # or a few draws would depend on the number of threads
         plan, train, test = _drawn(partition, dataset, pools, clients, fraction, seed)
-        shifts = plan.shifts(train) if isinstance(plan, Shifted) else None
+        shifts = plan.shifts(train, test, pools.test) if isinstance(plan, Shifted) else None
     judged: Evaluation = getattr(partition, "evaluation", "local")
     warnings = tuple(getattr(plan, "warnings", ()))
     parts = (tuple(train), tuple(test), pools.validation, pools.test)
     federation = Federation(dataset, text(partition), seed, *parts, judged, shifts, warnings)
     check(audit(federation))
     return federation
-
-
-def one_blas_thread() -> AbstractContextManager[object]:
-    """Products are split among threads: their last bits, and with them a few draws, depend on the number."""
-    from threadpoolctl import threadpool_limits
-
-    limits: AbstractContextManager[object] = threadpool_limits(1)
-    return limits
 
 
 def split_pools(y: NDArray[np.int64], ratio: Sequence[float], rng: np.random.Generator) -> Pools:

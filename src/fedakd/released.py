@@ -19,10 +19,11 @@ import numpy as np
 
 from fedakd.audit import audit, check
 from fedakd.errors import PartitionError, unknown
-from fedakd.federation import Dataset, Federation, one_blas_thread
+from fedakd.federation import Dataset, Federation
 from fedakd.partition import whitening
 from fedakd.partition.contract import Rows
 from fedakd.partition.sizes import cut, filled_sizes
+from fedakd.threads import one_blas_thread
 
 EXPONENTS = {"power": 1.0, "equal": 0.0}
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedakd.engine.base import Engine, Report, one_thread
+from fedakd.engine.base import Engine, Report
 from fedakd.errors import FedakdError
 from fedakd.method import Method, Server
+from fedakd.threads import one_thread
 from fedakd.training import derived_seed
 from fedakd.trees import Params, Tree
 

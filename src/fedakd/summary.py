@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedakd.audit import Audit
 from fedakd.experiment import Cell
 from fedakd.fairness import Fairness, Spread, assess, over_seeds
 from fedakd.methods import METHODS
@@ -173,6 +174,15 @@ def shortened(failures: list[str], most: int = 10) -> list[str]:
     return failures[:most] + ([f"and {more} more failures, in summary.json"] if more > 0 else [])
 
 
-def to_dict(plan: Plan, rows: Sequence[Row], warnings: Sequence[str]) -> dict[str, Any]:
+def to_dict(
+    plan: Plan, rows: Sequence[Row], warnings: Sequence[str], audits: Sequence[Audit] = ()
+) -> dict[str, Any]:
     told = {"warnings": list(warnings), "remarks": plan.remarks}
-    return {"plan": plan.model_dump(), **told, "rows": [row.to_dict() for row in rows]}
+    shifts = {str(one.seed): [own["shift"] for own in one.to_dict()["clients"]] for one in shifted(audits)}
+    by_seed = {"shifts": shifts} if shifts else {}
+    return {"plan": plan.model_dump(), **told, "rows": [row.to_dict() for row in rows], **by_seed}
+
+
+def shifted(audits: Sequence[Audit]) -> list[Audit]:
+    """The audits that can tell how far clients were shifted."""
+    return [found for found in audits if any(client.shift for client in found.clients)]

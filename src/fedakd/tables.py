@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
+from fedakd.audit import LEGEND, Audit, blocks
 from fedakd.experiment import Cell
 from fedakd.fairness import Fairness, Spread
 from fedakd.plan import REFERENCE, Plan
-from fedakd.summary import Row, named
+from fedakd.summary import Row, named, shifted
 
 ACCURACY = ("method", "average", "max", "min", "gain", "worse off")
 FAIRNESS = ("method", "CF", "95 % interval", "Spearman", "Jain", "Gini")
@@ -125,7 +126,13 @@ def plain(value: float, digits: int) -> str:
     return "undefined" if math.isnan(value) else f"{value:.{digits}f}"
 
 
-def markdown(plan: Plan, cells: Sequence[Cell], rows: Sequence[Row], warnings: Sequence[str]) -> str:
+def markdown(
+    plan: Plan,
+    cells: Sequence[Cell],
+    rows: Sequence[Row],
+    warnings: Sequence[str],
+    audits: Sequence[Audit] = (),
+) -> str:
     troubles = [f"- {row.label}: {text}" for row in rows if row.judged for text in row.troubles]
     parts = [
         f"# {plan.title}",
@@ -137,9 +144,17 @@ def markdown(plan: Plan, cells: Sequence[Cell], rows: Sequence[Row], warnings: S
         f"{CLIENTS}:",
         markdown_table(*(client_table(rows) if len(rows) <= FEW + 1 else client_lines(rows))),
         "\n".join(f"- {row.verdict}" for row in told(rows)),
+        *(shift_tables(shifted(audits)[0]) if shifted(audits) else ()),
         "\n".join(["## What went wrong", "", *troubles]) if troubles else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def shift_tables(found: Audit) -> list[str]:
+    """How far each client is from the pool, for one seed; the audits have the others."""
+    title = f"Shift of the clients, {found.partition}, seed {found.seed}:"
+    parts = [markdown_table(headers, rows[:-1]) for headers, rows in blocks(found)[1:]]  # no total
+    return [title, *parts, f"{LEGEND[0].upper()}{LEGEND[1:]}."]
 
 
 def told(rows: Sequence[Row]) -> list[Row]:

@@ -39,6 +39,14 @@ partitions = st.one_of(
         replacement=st.booleans(),
         directions=st.integers(1, 99),
         force=st.booleans(),
+        features=st.sampled_from(["pca", "raw"]),
+    ),
+    st.builds(GaussianShift, kl=positive, sizes=st.sampled_from(["equal", "power"])),
+    st.builds(
+        GaussianShift,
+        c=st.one_of(st.just(0.0), positive),
+        c_cov=positive,
+        cov=st.sampled_from(["scale", "widen", "narrow", "rotate"]),
     ),
 )
 
@@ -70,6 +78,10 @@ def test_the_first_field_is_always_told() -> None:
         ("bcs(force=yes, c=1e1)", GaussianShift(10.0, force=True)),
         ("bcs(5, ratio)", GaussianShift(5.0, mode="ratio")),
         ("bcs(replacement=False)", GaussianShift(5.0, replacement=False)),
+        ("ics(5, c_cov=0.3, cov=scale)", GaussianShift(5.0, sizes="power", c_cov=0.3)),
+        ("bcs(c_cov=0.3, cov=rotate)", GaussianShift(5.0, c_cov=0.3, cov="rotate")),
+        ("ics(kl=1.5)", GaussianShift(kl=1.5, sizes="power")),
+        ("ics(2, features=raw)", GaussianShift(2.0, sizes="power", features="raw")),
         ("cla()", ClassLadder()),
         ("dir(alpha=0.5)", Dirichlet(0.5)),
     ],
@@ -84,7 +96,7 @@ def test_what_people_write(written: str, partition: Partition) -> None:
         ("isc(5)", r"unknown partition 'isc'; did you mean 'ics'"),
         ("ics(5", r"reads like name or name\(field=value\), got 'ics\(5'"),
         ("", "reads like"),
-        ("ics(much)", "ics: c must be a finite number, got 'much'"),
+        ("ics(much)", "ics: c must be a finite number or none, got 'much'"),
         ("ics(5, dims=2.5)", "ics: dims must be a whole number, got '2.5'"),
         ("ics(5, force=perhaps)", "ics: force must be true or false"),
         ("ics(5, mod=ratio)", r"unknown field of ics 'mod'; did you mean 'mode'.*Known: c, mode, dims"),
@@ -95,12 +107,18 @@ def test_what_people_write(written: str, partition: Partition) -> None:
         ("dir", r"dir needs alpha, as in dir\(0.5\)"),
         ("cla(3)", "cla takes no fields, got '3'"),
         ("ics(-5)", "must be positive and finite, got -5.0"),
+        ("ics(5, kl=2)", "leave out c and c_cov, or kl"),
         ("dir(nan)", "alpha must be a finite number"),
     ],
 )
 def test_what_people_mistype(written: str, message: str) -> None:
     with pytest.raises(PartitionError, match=message):
         parse(written)
+
+
+def test_what_is_not_used_is_not_told() -> None:
+    assert text(parse("ics(kl=1.5)")) == "ics(kl=1.5)"
+    assert text(parse("bcs(0, c_cov=0.3)")) == "bcs(0, c_cov=0.3)"
 
 
 def test_every_name_has_a_one_line_summary() -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from fedakd.errors import PartitionError
+from fedakd.audit import audit
+from fedakd.errors import DataError, PartitionError
+from fedakd.federation import federate
 from fedakd.partition import GaussianShift, power_law
 from fedakd.partition.contract import Features, Labels, Rows
 from fedakd.partition.shift import ShiftPlan
+
+if TYPE_CHECKING:
+    from fedakd.data import ImageDataset
 
 
 def lumps(rows: int = 6000, features: int = 12, seed: int = 0) -> tuple[Features, Labels]:
@@ -149,6 +156,15 @@ def test_rows_that_are_not_finite_are_refused_wherever_they_are() -> None:
         ({"directions": 0}, "directions must be at least 1"),
         ({"mode": "ration"}, "did you mean 'ratio'"),
         ({"sizes": "pow"}, "did you mean 'power'"),
+        ({"cov": "rotated", "c_cov": 1.0}, "did you mean 'rotate'"),
+        ({"features": "rew"}, "did you mean 'raw'"),
+        ({"kl": 0.0}, "kl, a KL divergence, must be positive"),
+        ({"c_cov": -1.0}, "c_cov, a KL divergence, must be positive and finite, got -1"),
+        ({"kl": 1.5, "c": 5.0}, "kl=1.5 is mean and covariance together; leave out c and c_cov, or kl"),
+        ({"kl": 1.5, "c_cov": 0.3}, "leave out c and c_cov, or kl"),
+        ({"kl": 1.5, "mode": "ratio"}, "kl is solved for, which needs mode=calibrated, got ratio"),
+        ({"c_cov": 0.3, "mode": "density"}, "c_cov is solved for"),
+        ({"cov": "rotate"}, "cov=rotate needs c_cov"),
     ],
 )
 def test_impossible_fields(fields: dict[str, object], message: str) -> None:
@@ -156,19 +172,83 @@ def test_impossible_fields(fields: dict[str, object], message: str) -> None:
         GaussianShift(**fields)  # type: ignore[arg-type]
 
 
+def test_the_reach_told_of_an_accepted_client_is_attained_and_not_exceeded() -> None:
+    def alone(c: float) -> ShiftPlan:
+        return planned(GaussianShift(c, dims=5, directions=1), clients=1)
+
+    plan = alone(1.0)
+    (one,) = plan.shifts(drawn(plan))
+    assert one.reach == one.furthest > 1.0
+    near = alone(0.99 * one.reach)
+    assert near.shifts(drawn(near))[0].realised == pytest.approx(0.99 * one.reach, rel=0.001)
+    assert near.shifts(drawn(near))[0].reach == pytest.approx(one.reach)
+    assert near.shifts(drawn(near))[0].effective_share == pytest.approx(0.01, rel=0.15)  # as few as may be
+    with pytest.raises(PartitionError, match="cannot be shifted"):
+        alone(1.05 * one.reach)
+
+
+def test_every_client_tells_its_reach_and_the_furthest_of_all_it_tried() -> None:
+    shifts = []
+    for seed in range(4):
+        plan = planned(GaussianShift(6.0, dims=5, directions=8), clients=1, total=4200, seed=seed)
+        shifts += plan.shifts(drawn(plan, total=4200))
+    assert all(6.0 <= one.reach <= one.furthest for one in shifts)
+    assert any(one.reach < one.furthest for one in shifts)
+    ratio = planned(GaussianShift(1.0, mode="ratio"), clients=1)
+    assert np.isnan(ratio.shifts(drawn(ratio))[0].reach)
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+def test_the_test_pool_is_shifted_alike_within_the_error_told(replacement: bool) -> None:
+    plan = planned(GaussianShift(2.0, dims=5, replacement=replacement))
+    test = np.arange(4200, 6000)
+    shifts = plan.shifts(drawn(plan), drawn(plan, test, 900), test)
+    assert all(abs(one.test_realised - 2.0) < 4 * one.test_error for one in shifts)
+    assert len({one.test_realised for one in shifts}) == 6
+
+
+def test_the_test_error_is_the_spread_over_pools() -> None:
+    """Pools drawn again and again from one distribution, under one tilt."""
+    rng, shifts = np.random.default_rng(0), []
+    for _ in range(60):
+        x, y = rng.standard_normal((3000, 3)), np.zeros(3000, np.int64)
+        one = GaussianShift(1.0).plan(x, y, np.arange(2000), 1, 2000, np.random.default_rng(7))
+        pool = np.arange(2000, 3000)
+        shifts.append(one.shifts([np.arange(2000)], [pool], pool)[0])
+    spread = np.std([one.test_realised for one in shifts])
+    assert spread == pytest.approx(np.mean([one.test_error for one in shifts]), rel=0.3)
+
+
+def test_density_in_many_dimensions_is_refused_with_its_effective_size_unless_forced() -> None:
+    x = np.random.default_rng(0).standard_normal((4000, 120))
+    y, train = np.zeros(4000, np.int64), np.arange(4000)
+    density = GaussianShift(5.0, mode="density", dims=100, directions=3)
+    with pytest.raises(
+        PartitionError, match=r"mode=density leaves an effective size of [\d.]+ \(3 dir"
+    ) as told:
+        density.plan(x, y, train, 1, 4000, np.random.default_rng(0))
+    named = float(re.search(r"size of ([\d.]+) ", str(told.value).split("density leaves")[1])[1])  # type: ignore[index]
+    forced = replace(density, force=True).plan(x, y, train, 1, 4000, np.random.default_rng(0))
+    assert forced.choices[0].effective == pytest.approx(named, rel=0.01)
+    assert named < 40
+
+
+def fashion() -> ImageDataset:
+    from fedakd.data import load
+
+    try:
+        return load("fashion-mnist", download=False)
+    except DataError:
+        pytest.skip("FashionMNIST is not on this machine")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("c", [2, 5, 10])
 def test_fashion_mnist_is_shifted_as_asked_and_the_audit_says_so(c: int) -> None:
-    from fedakd.audit import audit
-    from fedakd.data import load
-    from fedakd.errors import DataError
-    from fedakd.federation import federate
-
-    try:
-        images = load("fashion-mnist", download=False)
-    except DataError:
-        pytest.skip("FashionMNIST is not on this machine")
-    found = audit(federate(images, f"ics({c})", 10, fraction=0.5))
+    found = audit(federate(fashion(), f"ics({c})", 10, fraction=0.5))
+    shifts = [one.shift for one in found.clients if one.shift]
     assert found.clean
-    assert [one.shift.realised for one in found.clients if one.shift] == pytest.approx([c] * 10, rel=0.02)
-    assert [one.shift.drawn for one in found.clients if one.shift] == pytest.approx([c] * 10, rel=0.2)
+    assert [one.realised for one in shifts] == pytest.approx([c] * 10, rel=0.02)
+    assert [one.drawn for one in shifts] == pytest.approx([c] * 10, rel=0.2)
+    assert all(abs(one.test_realised - c) < 4 * one.test_error for one in shifts)
+    assert all(one.reach >= c for one in shifts)

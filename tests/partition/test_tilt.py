@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -44,6 +46,24 @@ def test_density_draws_have_mean_half_delta_and_half_the_covariance() -> None:
 def test_effective_size_of_the_ratio_shrinks_like_exp_of_minus_c() -> None:
     share = effective_size(softmax(Tilt(DELTA).logs(GAUSSIAN))) / len(GAUSSIAN)
     assert share == pytest.approx(np.exp(-DELTA @ DELTA), rel=0.05)
+
+
+def test_a_calibrated_shift_of_gaussian_rows_gives_mean_delta_and_keeps_the_covariance() -> None:
+    u = tilt.unit(3, np.random.default_rng(5))
+    one, _ = calibrated(u, GAUSSIAN, 1.5, least=100)
+    assert one is not None
+    z = drawn(one)
+    assert np.allclose(z.mean(axis=0), math.sqrt(1.5) * u, atol=0.03)
+    assert np.allclose(np.cov(z.T), np.eye(3), atol=0.06)
+
+
+@pytest.mark.parametrize("size", [None, 3000])
+def test_slopes_are_how_shares_grow_with_the_logs_of_weights(size: int | None) -> None:
+    logs, shares = 0.8 * np.random.default_rng(0).standard_normal(4000), tilt.Shares(size)
+    way = np.random.default_rng(1).standard_normal(4000)
+    slopes, small = shares.slopes(shares(logs)), 1e-5
+    moved = (shares(logs + small * way) - shares(logs - small * way)) / (2 * small)
+    assert np.allclose(moved, slopes * (way - slopes @ way / slopes.sum()), atol=1e-7)
 
 
 @settings(max_examples=25, deadline=None)

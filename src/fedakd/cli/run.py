@@ -15,6 +15,7 @@ import typer
 from fedakd.errors import FedakdError
 
 if TYPE_CHECKING:
+    from fedakd.cli.watch import Watch
     from fedakd.plan import Plan
     from fedakd.runfolder import RunFolder
 
@@ -188,14 +189,14 @@ def _carry_out(
         command = shlex.join(["fedakd", "run", "--resume", str(folder.path), *where])
         console.print(f"\nstopped; continue with: {command}", **PLAIN)
         raise typer.Exit(130) from None
-    _conclude(plan, folder, cells, watch.warnings, as_json)
+    _conclude(plan, folder, cells, watch, as_json)
 
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _conclude(plan: Plan, folder: RunFolder, cells: list[Any], warnings: list[str], as_json: bool) -> None:
+def _conclude(plan: Plan, folder: RunFolder, cells: list[Any], watch: Watch, as_json: bool) -> None:
     """The summary, into the folder and onto the screen."""
     from rich.console import Console
 
@@ -205,11 +206,12 @@ def _conclude(plan: Plan, folder: RunFolder, cells: list[Any], warnings: list[st
     from fedakd.wire import write
 
     rows = summary.rows_of(cells, plan.preset)
-    write_json(folder.path / "summary.json", summary.to_dict(plan, rows, warnings))
+    seen = (watch.warnings, watch.audits)
+    write_json(folder.path / "summary.json", summary.to_dict(plan, rows, *seen))
     write_json(folder.path / "costs.json", tables.costs(cells))  # apart: seconds never repeat
-    write(folder.path / "summary.md", tables.markdown(plan, cells, rows, warnings).encode())
+    write(folder.path / "summary.md", tables.markdown(plan, cells, rows, *seen).encode())
     if as_json:
-        sys.stdout.write(json.dumps(summary.to_dict(plan, rows, warnings), indent=2) + "\n")
+        sys.stdout.write(json.dumps(summary.to_dict(plan, rows, *seen), indent=2) + "\n")
         return
     console = Console()
     title = f"{plan.title}, {len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"

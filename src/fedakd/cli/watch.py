@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from fedakd.audit import LEGEND, Audit, table, verdict
+from fedakd.audit import LEGEND, Audit, blocks, verdict
 from fedakd.cli.catalogue import grid
 from fedakd.experiment import Cell
 from fedakd.rounds import Round
@@ -24,6 +24,7 @@ class Watch:
         self.console, self.cells, self.quiet = console, cells, quiet
         self.warnings: list[str] = []
         self.notices: list[str] = []
+        self.audits: list[Audit] = []
         bar = [BarColumn(bar_width=24)] if console.width >= 110 else []
         self.bar = Progress(
             TextColumn("{task.description}"),
@@ -57,15 +58,16 @@ class Watch:
         self.bar.update(self.downloads[file], completed=done, total=total, visible=done != total)
 
     def federated(self, found: Audit) -> None:
+        self.audits.append(found)
         self.warnings += [warning for warning in found.warnings if warning not in self.warnings]
         if self.quiet:
             return
-        headers, rows = table(found)
         title = f"Audit: {found.dataset}, {found.partition}, seed {found.seed}, {found.evaluation} tests"
-        for columns in halves(len(headers)):  # fifteen columns fit on no terminal
-            self.console.print(grid(*picked(headers, rows, columns), title))
+        parts = blocks(found)  # all their columns fit on no terminal
+        for part in parts:
+            self.console.print(grid(*part, title))
             title = ""
-        if len(headers) > ROW_COLUMNS:
+        if len(parts) > 1:
             self.console.print(LEGEND, style="dim", highlight=False)
         pools = ", ".join(f"{name} {count.rows}" for name, count in found.pools.items())
         style = "green" if found.clean else "bold red"
@@ -123,17 +125,4 @@ class Watch:
             )
 
 
-def halves(columns: int) -> list[list[int]]:
-    """The audit's columns about rows, and those about shift, if there are any; both begin with the client."""
-    about_rows = list(range(min(columns, ROW_COLUMNS)))
-    return [about_rows, [0, *range(ROW_COLUMNS, columns)]] if columns > ROW_COLUMNS else [about_rows]
-
-
-def picked(
-    headers: list[str], rows: list[list[str]], columns: list[int]
-) -> tuple[list[str], list[list[str]]]:
-    return [headers[c] for c in columns], [[row[c] for c in columns] for row in rows]
-
-
-ROW_COLUMNS = 6
 LABEL = 20  # of a cell, on the line with the bar

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-import torch
-
 from fedakd import trees, wire
 from fedakd.errors import FedakdError
 from fedakd.examples import Examples
@@ -143,14 +141,3 @@ def read_kept(folder: Path) -> dict[int, Tree]:
     """What every client kept, from files written by any engine with any number of workers."""
     files = sorted(folder.glob("clients-*.safetensors"))
     return {int(client): kept for path in files for client, kept in wire.load(path).items()}
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Sums are split among threads, so bits depend on their number: everything that counts runs on one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fedakd import wire
-from fedakd.engine.base import Progress, Scores, Spec, Trained, build, one_thread, read_kept
+from fedakd.engine.base import Progress, Scores, Spec, Trained, build, read_kept
+from fedakd.threads import one_thread
 from fedakd.trees import Params, Tree
 
 

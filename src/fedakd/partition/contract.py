@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -49,7 +50,7 @@ class Partition(Protocol):
 class ClientShift:
     """How far one client's rows are from the pool they came from."""
 
-    requested: float
+    requested: float  # nan if a KL was asked for instead
     realised: float  # squared length of the weighted mean of the train pool, in whitened space
     drawn: float  # the same of the rows drawn
     alignment: float  # cosine between the weighted mean and the direction asked for
@@ -59,14 +60,25 @@ class ClientShift:
     label_kl: float
     gaussian_kl: float  # infinite when the rows drawn span fewer dimensions than the pool
     tried: int  # directions looked at
+    test_realised: float = math.nan  # as `realised`, of the test pool under the same weights
+    test_error: float = math.nan  # standard error of the difference between both
+    reach: float = math.nan  # largest c, or KL if that was asked, along the direction taken; none by `ratio`
+    furthest: float = math.nan  # the same over all directions tried
+    kl_requested: float = math.nan
+    kl_realised: float = math.nan  # of the Gaussian fitted to the weighted train pool, from the pool's
+    cov_requested: float = math.nan
+    cov_realised: float = math.nan  # what the covariances alone contribute to that divergence
+    cov_reach: float = math.nan  # largest c_cov beside this c, along the direction taken
 
 
 @runtime_checkable
 class Shifted(Protocol):
     """A plan that can tell how far each client is shifted."""
 
-    def shifts(self, parts: Sequence[Rows]) -> tuple[ClientShift, ...]:
-        """One diagnosis per client for the train parts it drew."""
+    def shifts(
+        self, parts: Sequence[Rows], tests: Sequence[Rows] | None = None, pool: Rows | None = None
+    ) -> tuple[ClientShift, ...]:
+        """One diagnosis per client for the train parts it drew, and for the test parts out of their pool."""
         ...
 
 

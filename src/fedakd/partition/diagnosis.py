@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedakd.gaussians import Gaussian, kl, moments
 from fedakd.partition.contract import Features, Labels
 
 
@@ -25,29 +25,19 @@ def label_kl(drawn: Labels, pool: Labels) -> float:
 
 def rows_kl(drawn: Features, pool: Features) -> float:
     """KL divergence between the Gaussians fitted to both; infinite if the drawn rows span too little."""
-    covariance = np.atleast_2d(np.cov(drawn, rowvar=False, bias=True))
-    spread = np.linalg.eigvalsh(covariance)
-    if spread[0] <= len(spread) * np.finfo(np.float64).eps * max(spread[-1], 1.0):
-        return math.inf
-    pool_covariance = np.atleast_2d(np.cov(pool, rowvar=False, bias=True))
-    return gaussian_kl(drawn.mean(axis=0), covariance, pool.mean(axis=0), pool_covariance)
+    return kl(moments(drawn), moments(pool))
 
 
-def gaussian_kl(
-    mean: Features, covariance: NDArray[np.float64], mean0: Features, covariance0: NDArray[np.float64]
-) -> float:
-    """KL(N(mean, covariance) || N(mean0, covariance0)), exact, through Cholesky factors.
+def weighted_moments(shares: Features, z: Features) -> Gaussian:
+    """The normal distribution fitted to rows with these shares, which sum to 1."""
+    mean = np.einsum("n,nd->d", shares, z)
+    centred = z - mean
+    return Gaussian(mean, (centred * shares[:, None]).T @ centred)
 
-    >>> one, two = np.eye(1), 2 * np.eye(1)
-    >>> round(gaussian_kl(np.ones(1), two, np.zeros(1), one), 6)
-    0.653426
-    """
-    half = np.linalg.cholesky(covariance)
-    half0 = np.linalg.cholesky(covariance0)
-    ratio = np.linalg.solve(half0, half)
-    gap = np.linalg.solve(half0, mean - mean0)
-    log_det = 2 * np.log(np.diag(half) / np.diag(half0)).sum()
-    return float(0.5 * (np.sum(ratio**2) - len(mean) + gap @ gap - log_det))
+
+def covariance_kl(p: Gaussian, q: Gaussian) -> float:
+    """What the covariances contribute to KL(p || q): (tr S - M - ln det S) / 2 if q is whitened."""
+    return kl(Gaussian(q.mean, p.covariance), q)
 
 
 def cosine(a: Features, b: Features) -> float:

@@ -31,9 +31,15 @@ class Entry:
 PARTITIONS: dict[str, Entry] = {
     "iid": Entry(Equal, "equal sizes, the same distribution everywhere"),
     "pow": Entry(PowerLaw, "power-law sizes (1/k), the same distribution everywhere"),
-    "bcs": Entry(GaussianShift, "covariate shift: equal sizes, each mean shifted by c", {"sizes": "equal"}),
+    "bcs": Entry(
+        GaussianShift,
+        "covariate shift: equal sizes, each mean shifted by c",
+        {"sizes": "equal", "encoder": None},
+    ),
     "ics": Entry(
-        GaussianShift, "covariate shift: power-law sizes, each mean shifted by c", {"sizes": "power"}
+        GaussianShift,
+        "covariate shift: power-law sizes, each mean shifted by c",
+        {"sizes": "power", "encoder": None},
     ),
     "cla": Entry(ClassLadder, "class ladder: equal sizes, from one class to all classes"),
     "dir": Entry(Dirichlet, "Dirichlet(alpha) shares of each class: sizes and classes differ"),
@@ -45,7 +51,8 @@ def parse(text: str) -> Partition:
     """The partition a text stands for.
 
     >>> parse("ICS(5, mode=ratio)")
-    GaussianShift(c=5.0, sizes='power', mode='ratio', dims=10, replacement=True, directions=32, force=False)
+    GaussianShift(c=5.0, sizes='power', mode='ratio', dims=10, replacement=True, directions=32, force=False, \
+kl=None, c_cov=None, cov='scale', features='pca', encoder=None)
     """
     name, inside = spelling.name_and_inside(text, "partition", PARTITIONS, PartitionError)
     entry = PARTITIONS[name]
@@ -59,15 +66,15 @@ def parse(text: str) -> Partition:
 def text(partition: Partition) -> str:
     """The canonical text, which parses to this partition again; a partition of one's own shows its repr.
 
-    >>> text(GaussianShift(c=2, sizes="power", dims=20))
-    'ics(2, dims=20)'
+    >>> text(GaussianShift(c=2, sizes="power", dims=20)), text(GaussianShift(kl=1.5))
+    ('ics(2, dims=20)', 'bcs(kl=1.5)')
     """
     name = next((name for name, entry in PARTITIONS.items() if _is(partition, entry)), None)
-    return (
-        repr(partition)
-        if name is None
-        else spelling.spelled(name, PARTITIONS[name].fields(), partition, always=1)
-    )
+    if name is None:
+        return repr(partition)
+    known = PARTITIONS[name].fields()
+    first = next(iter(known), "")  # told even if usual, unless it is not used
+    return spelling.spelled(name, known, partition, always=int(getattr(partition, first, None) is not None))
 
 
 def _is(partition: Partition, entry: Entry) -> bool:

@@ -11,192 +11,183 @@ Deviations from the printed algorithm:
 - it takes the first delta; directions differ a lot in how many rows they leave, so up to `directions` are
   tried.
 - it samples before the split into train and test; we draw each part from its own pool of base rows.
+
+It shifts the mean alone; `c_cov` asks for a change of the covariance too, `kl` for the divergence of both.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedakd import gaussians
 from fedakd.errors import PartitionError, unknown
 from fedakd.partition import whitening
-from fedakd.partition.contract import ClientShift, Features, Labels, Rows
-from fedakd.partition.diagnosis import cosine, label_kl, rows_kl
+from fedakd.partition.bending import Bend, Bending, bend, bent
+from fedakd.partition.contract import Features, Labels, Rows
+from fedakd.partition.diagnosis import weighted_moments
+from fedakd.partition.search import HEALTHY, LEAST, Attempt, choice, refusal, warnings
+from fedakd.partition.shift_plan import ShiftPlan
 from fedakd.partition.sizes import filled_sizes
-from fedakd.partition.tilt import (
-    Tilt,
-    Weigh,
-    calibrated,
-    draw,
-    effective_size,
-    inclusion,
-    softmax,
-    squared_shift,
-    unit,
-)
+from fedakd.partition.tilt import Shares, Tilt, calibrated, effective_size, unit
+from fedakd.partition.whitening import Encoder
 
 Mode = Literal["calibrated", "ratio", "density"]
 Sizes = Literal["equal", "power"]
-HEALTHY, LEAST = (
-    0.05,
-    0.01,
-)  # effective size over client size: below the first a warning, below the second an error
+FeatureMap = Literal["pca", "raw"]
+USUAL = 5.0
 
 
 @dataclass(frozen=True)
 class GaussianShift:
-    """Each client's features shifted by a squared Mahalanobis distance `c` in a direction of its own."""
+    """Each client's features shifted by a squared Mahalanobis distance `c` in a direction of its own.
 
-    c: float = 5.0
+    `c_cov` is what the covariance alone is to contribute to the KL divergence from the pool, `kl` the whole
+    divergence. `features` may also be a function (all inputs, rows) -> (rows, M), which moves to `encoder`.
+    """
+
+    c: float | None = None  # 5 unless kl is given
     sizes: Sizes = "equal"
     mode: Mode = "calibrated"
     dims: int = 10
     replacement: bool = True
     directions: int = 32
     force: bool = False
+    kl: float | None = None
+    c_cov: float | None = None
+    cov: Bending = "scale"
+    features: FeatureMap | Encoder = "pca"
+    encoder: Encoder | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.c < math.inf:
-            raise PartitionError(
-                f"c, the squared Mahalanobis shift, must be positive and finite, got {self.c}"
-            )
-        for field, number in (("dims", self.dims), ("directions", self.directions)):
+        if self.c is None and self.kl is None:
+            object.__setattr__(self, "c", USUAL)
+        if callable(self.features):
+            object.__setattr__(self, "encoder", self.features)
+            object.__setattr__(self, "features", "pca")
+        for name, number in (("dims", self.dims), ("directions", self.directions)):
             if number < 1:
-                raise PartitionError(f"{field} must be at least 1, got {number}")
-        if self.mode not in get_args(Mode):
-            raise PartitionError(unknown("mode", self.mode, get_args(Mode)))
-        if self.sizes not in get_args(Sizes):
-            raise PartitionError(unknown("sizes", self.sizes, get_args(Sizes)))
+                raise PartitionError(f"{name} must be at least 1, got {number}")
+        for name, kind in (("mode", Mode), ("sizes", Sizes), ("cov", Bending), ("features", FeatureMap)):
+            if getattr(self, name) not in get_args(kind):
+                raise PartitionError(unknown(name, getattr(self, name), get_args(kind)))
+        self._check_strengths()
+        self._check_company()
+
+    def _check_strengths(self) -> None:
+        if self.c is not None and not (0 < self.c < math.inf or (self.c == 0 and self.c_cov)):
+            what = "c, the squared Mahalanobis shift, must be positive and finite"
+            raise PartitionError(f"{what}, got {self.c}" + "; 0 needs a c_cov" * (self.c == 0))
+        for name, value in (("kl", self.kl), ("c_cov", self.c_cov)):
+            if value is not None and not 0 < value < math.inf:
+                raise PartitionError(f"{name}, a KL divergence, must be positive and finite, got {value}")
+
+    def _check_company(self) -> None:
+        if self.kl is not None and (self.c, self.c_cov) != (None, None):
+            raise PartitionError(
+                f"kl={self.kl:g} is mean and covariance together; leave out c and c_cov, or kl"
+            )
+        solved = [name for name in ("kl", "c_cov") if getattr(self, name) is not None]
+        if solved and self.mode != "calibrated":
+            raise PartitionError(f"{solved[0]} is solved for, which needs mode=calibrated, got {self.mode}")
+        if self.cov != "scale" and self.c_cov is None:
+            raise PartitionError(f"cov={self.cov} needs c_cov, how far the covariance is to change")
 
     def plan(
         self, x: NDArray[Any], y: Labels, train: Rows, clients: int, total: int, rng: np.random.Generator
     ) -> ShiftPlan:
         sizes = filled_sizes(total, clients, self.exponent)
         fit_rng, *client_rngs = rng.spawn(clients + 1)
-        white = whitening.fit(x, train, self.dims, fit_rng)
-        z = white.features(x)
-        if not np.isfinite(z).all():
-            raise PartitionError("a covariate shift needs finite features; some rows hold nan or inf")
+        z, few = self._whitened(x, train, fit_rng)
         pool = z[train]
         found = [self._search(pool, size, stream) for size, stream in zip(sizes, client_rngs, strict=True)]
-        choices = self._reached(found, sizes)
-        return ShiftPlan(self, z, y, train, choices, (*self._few_dims(white.dims), *_thin(choices, sizes)))
+        choices = tuple(one for one in map(choice, found) if one)
+        if len(choices) < clients:
+            raise PartitionError(refusal(self, found, sizes, z.shape[1]))
+        return ShiftPlan(self, z, y, train, choices, (*few, *warnings(choices, sizes)))
 
     @property
     def exponent(self) -> float:
         return 1.0 if self.sizes == "power" else 0.0
 
-    def _search(self, z: Features, size: int, rng: np.random.Generator) -> Choice | float:
-        """The first direction that leaves enough rows, else the best; the largest reach if none will do."""
-        best, reach = None, 0.0
-        for tried in range(1, self.directions + 1):
-            tilt, far = self._tilt(unit(z.shape[1], rng), z, size)
-            reach = max(reach, far)
-            effective = effective_size(self.weigh(size)(tilt.logs(z))) if tilt else 0.0
-            if tilt and (best is None or effective > best.effective):
-                best = Choice(tilt, effective, tried)
-            if effective >= HEALTHY * size:
-                break
-        return reach if best is None else Choice(best.tilt, best.effective, tried)
-
-    def _tilt(self, u: Features, z: Features, size: int) -> tuple[Tilt | None, float]:
-        """The weights along `u` and the largest shift there, or none if too few rows would carry them."""
-        least, weigh = (0.0 if self.force else LEAST * size), self.weigh(size)
-        if self.mode == "calibrated":
-            return calibrated(u, z, self.c, least, weigh)
-        tilt = Tilt(math.sqrt(self.c) * u, density=self.mode == "density")
-        return (tilt if effective_size(weigh(tilt.logs(z))) >= least else None), 0.0
-
-    def weigh(self, size: int) -> Weigh:
+    def shares(self, size: int) -> Shares:
         """The share of each row in what a client of this size draws."""
-        return softmax if self.replacement else partial(inclusion, size=size)
+        return Shares() if self.replacement else Shares(size)
 
-    def _reached(self, found: Sequence[Choice | float], sizes: Sequence[int]) -> tuple[Choice, ...]:
-        choices = tuple(one for one in found if isinstance(one, Choice))
-        if len(choices) < len(found):
-            failed = [k for k, one in enumerate(found) if not isinstance(one, Choice)]
-            reach = min(one for one in found if not isinstance(one, Choice))
-            raise PartitionError(self._unreachable(failed[0], sizes[failed[0]], reach))
-        return choices
-
-    def _unreachable(self, client: int, size: int, reach: float) -> str:
-        thin = (
-            ""
-            if self.force or not self.replacement
-            else f" with an effective size of at least {LEAST:.0%} of its {size} rows"
+    def _whitened(self, x: NDArray[Any], train: Rows, rng: np.random.Generator) -> tuple[Features, list[str]]:
+        """Features of all rows, and a warning if they are fewer than asked for."""
+        x = x if self.encoder is None else whitening.encoded(self.encoder, x)
+        dims = self.dims
+        if self.features == "raw":
+            dims, x = whitening.raw_dims(x, train), whitening.scaled(x, train)
+        white = whitening.remembered(x, train, dims, rng)
+        z = white.features(x)
+        if not np.isfinite(z).all():
+            raise PartitionError("a covariate shift needs finite features; some rows hold nan or inf")
+        if self.cov == "rotate" and white.dims < 2:
+            raise PartitionError("cov=rotate needs two directions, but the features vary in one; try scale")
+        few = (
+            f"the features vary in {white.dims} dimensions only; the shift uses these instead of dims={dims}"
         )
-        works = "a smaller c or fewer dims would do; mode=calibrated tells the largest c"
-        if self.mode == "calibrated":
-            works = f"c={math.floor(1000 * reach) / 1000:g} is reached by all clients"
-        forced = ", and force=True accepts fewer effective rows" if thin else ""
-        tried = f"{self.directions} directions in {self.dims} dims"
-        return f"client {client} cannot be shifted by c={self.c:g}{thin} ({tried} tried); {works}{forced}"
+        return z, [few] if white.dims < dims else []
 
-    def _few_dims(self, dims: int) -> list[str]:
-        few = f"the features vary in {dims} dimensions only; the shift uses these instead of dims={self.dims}"
-        return [few] if dims < self.dims else []
+    def _search(self, z: Features, size: int, rng: np.random.Generator) -> list[Attempt]:
+        """Directions up to the first that leaves enough rows."""
+        attempts: list[Attempt] = []
+        for u, family in self._directions(z.shape[1], rng):
+            attempts.append(self._attempt(u, family, z, size))
+            if attempts[-1].tilt and attempts[-1].effective >= HEALTHY * size:
+                break
+        return attempts
 
+    def _directions(self, dims: int, rng: np.random.Generator) -> Iterator[tuple[Features, Bend | None]]:
+        """Where the mean is to go and how the covariance is to change; scaling alone has no direction."""
+        seen = set()
+        for _ in range(self.directions):
+            u = unit(dims, rng)
+            family = None if self.c_cov is None else bend(self.cov, dims, rng)
+            alike = family.kind if family and self.c == 0 and family.kind != "rotate" else None
+            if alike is None or alike not in seen:
+                yield u, family
+            seen.add(alike)
 
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """The weights found for one client."""
+    def _attempt(self, u: Features, family: Bend | None, z: Features, size: int) -> Attempt:
+        """The weights along `u`, or none if too few rows would carry them."""
+        least, shares = (0.0 if self.force else LEAST * size), self.shares(size)
+        if self.mode != "calibrated":
+            tilt = Tilt(math.sqrt(self.c or 0.0) * u, density=self.mode == "density")
+            left = effective_size(shares(tilt.logs(z)))
+            return Attempt(tilt if left >= least else None, tilt.delta, left)
+        if family is not None:
+            return self._bent(u, family, z, least, shares)
+        found, reach = self._calibrated(u, z, least, shares)
+        left = effective_size(shares(found.logs(z))) if found else 0.0
+        return Attempt(found, found.delta if found else u, left, reach)
 
-    tilt: Tilt
-    effective: float
-    tried: int
+    def _calibrated(
+        self, u: Features, z: Features, least: float, shares: Shares
+    ) -> tuple[Tilt | None, float]:
+        """The weights along `u` that shift by c, or by kl if that was asked, and how far they could."""
+        if self.kl is None:
+            return calibrated(u, z, self.c or 0.0, least, shares)
+        pool = gaussians.moments(z)
 
+        def divergence(given: Features, z: Features) -> float:
+            return gaussians.kl(weighted_moments(given, z), pool)
 
-@dataclass(frozen=True, eq=False)
-class ShiftPlan:
-    """One tilt per client, the same for the rows of any pool."""
+        return calibrated(u, z, self.kl, least, shares, divergence)
 
-    partition: GaussianShift
-    z: Features  # (all rows, dims)
-    y: Labels
-    train: Rows
-    choices: tuple[Choice, ...]
-    warnings: tuple[str, ...]
-
-    def draw(self, rows: Rows, total: int, rng: np.random.Generator) -> list[Rows]:
-        sizes = filled_sizes(total, len(self.choices), self.partition.exponent)
-        z, streams = self.z[rows], rng.spawn(len(sizes))
-        if not self.partition.replacement and sizes[0] > len(rows):
-            raise PartitionError(f"{sizes[0]} rows without replacement were asked of a pool of {len(rows)}")
-        return [
-            rows[draw(choice.tilt.logs(z), size, self.partition.replacement, stream)]
-            for choice, size, stream in zip(self.choices, sizes, streams, strict=True)
-        ]
-
-    def shifts(self, parts: Sequence[Rows]) -> tuple[ClientShift, ...]:
-        return tuple(self._shift(choice, part) for choice, part in zip(self.choices, parts, strict=True))
-
-    def _shift(self, choice: Choice, part: Rows) -> ClientShift:
-        pool, drawn = self.z[self.train], self.z[part]
-        weights = self.partition.weigh(len(part))(choice.tilt.logs(pool))
-        return ClientShift(
-            requested=self.partition.c,
-            realised=squared_shift(weights, pool),
-            drawn=squared_shift(np.full(len(part), 1 / len(part)), drawn),
-            alignment=cosine(weights @ pool, choice.tilt.delta),
-            effective_size=choice.effective,
-            effective_share=choice.effective / len(part),
-            distinct=len(np.unique(part)),
-            label_kl=label_kl(self.y[part], self.y[self.train]),
-            gaussian_kl=rows_kl(drawn, pool),
-            tried=choice.tried,
-        )
-
-
-def _thin(choices: Sequence[Choice], sizes: Sequence[int]) -> list[str]:
-    """A warning that names the clients whose draws repeat few rows often."""
-    shares = {k: one.effective / n for k, (one, n) in enumerate(zip(choices, sizes, strict=True))}
-    thin = [k for k, share in shares.items() if share < HEALTHY]
-    named = ", ".join(str(k) for k in thin)
-    few = f"effective size below {HEALTHY:.0%} of their rows (lowest {min(shares.values()):.1%})"
-    return [f"clients {named}: {few}, so few rows repeat often"] if thin else []
+    def _bent(self, u: Features, family: Bend, z: Features, least: float, shares: Shares) -> Attempt:
+        """The weights that also change the covariance by c_cov."""
+        c = self.c or 0.0
+        alone, reach = calibrated(u, z, c, least, shares) if c else (None, math.nan)
+        if c and alone is None:
+            return Attempt(None, u, 0.0, reach)
+        found = bent(u, family, z, c, self.c_cov or 0.0, least, shares)
+        left = effective_size(shares(found.tilt.logs(z))) if found.tilt else 0.0
+        return Attempt(found.tilt, u * (c > 0), left, reach, (found.least, found.most))

@@ -17,21 +17,43 @@ from numpy.typing import NDArray
 from fedakd.partition.contract import Features
 
 Weigh = Callable[[Features], Features]  # shares of rows, summing to 1, from the logs of their weights
+Measure = Callable[[Features, Features], float]  # how far rows (n, dims) with these shares are shifted
 STRONGEST = 256.0  # z has unit variance: at this strength the weight sits on the outermost rows alone
 NEWTON_STEPS = 30
+FAR = 1e100  # instead of infinity, a KL divergence's on few rows: a root is sought among numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Tilt:
-    """Weights exp(delta'z), or with `density` exp(-|z - delta|^2 / 2)."""
+    """Weights exp(delta'z), with a form F times exp(z'Fz / 2), with `density` exp(-|z - delta|^2 / 2)."""
 
     delta: Features  # (dims,)
     density: bool = False
+    form: Features | None = None  # (dims, dims), symmetric
 
     def logs(self, z: Features) -> Features:
         """Logs of the weights, up to a constant; the weights themselves may underflow."""
         logs = z @ self.delta
+        if self.form is not None:
+            logs = logs + 0.5 * np.einsum("nd,nd->n", z @ self.form, z)
         return np.asarray(logs - 0.5 * np.einsum("nd,nd->n", z, z) if self.density else logs)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Each row's share in what is drawn: by weight, or as `size` rows without replacement."""
+
+    size: int | None = None
+
+    def __call__(self, logs: Features) -> Features:
+        return softmax(logs) if self.size is None else inclusion(logs, self.size)
+
+    def slopes(self, shares: Features) -> Features:
+        """How fast each share grows with the log of its weight, before the others give way."""
+        if self.size is None:
+            return shares
+        missed = np.maximum(1 - self.size * shares, 1e-12)  # exp(-rate), see `inclusion`
+        return np.asarray(-missed * np.log(missed) / self.size)
 
 
 def softmax(logs: Features) -> Features:
@@ -78,24 +100,29 @@ def squared_shift(weights: Features, z: Features) -> float:
 
 
 def calibrated(
-    u: Features, z: Features, c: float, least: float, weigh: Weigh = softmax
+    u: Features,
+    z: Features,
+    c: float,
+    least: float,
+    weigh: Weigh = softmax,
+    measure: Measure = squared_shift,
 ) -> tuple[Tilt | None, float]:
-    """The tilt along `u` whose squared shift is `c`, and the largest shift along `u`.
+    """The tilt along `u` whose shift, squared unless measured otherwise, is `c`; and the largest along `u`.
 
     Both with an effective size of at least `least`. That size falls with the strength t (with replacement it
     is exp(2 K(t) - K(2t)), K convex), so there is one largest strength; the shift is continuous in between,
     so every c up to the shift at that strength is reached.
     """
     along = z @ u
-    strongest = _root(lambda t: math.log(effective_size(weigh(t * along))) - math.log(max(least, 1e-9)))
-    reach = squared_shift(weigh(strongest * along), z)
+    strongest = root(lambda t: math.log(effective_size(weigh(t * along))) - math.log(max(least, 1e-9)))
+    reach = measure(weigh(strongest * along), z)
     if reach < c:
         return None, reach
-    strength = _root(lambda t: c - squared_shift(weigh(t * along), z), strongest)
+    strength = root(lambda t: c - min(measure(weigh(t * along), z), FAR), strongest)
     return Tilt(strength * u), reach
 
 
-def _root(f: Callable[[float], float], high: float = STRONGEST) -> float:
+def root(f: Callable[[float], float], high: float = STRONGEST) -> float:
     """A strength up to `high` where f, positive at 0, is zero, or `high` if f is positive there too."""
     from scipy.optimize import brentq  # as sure as bisection, in a third of the steps; slow to import
 

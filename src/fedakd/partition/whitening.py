@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +14,13 @@ from numpy.typing import NDArray
 from fedakd.errors import PartitionError
 from fedakd.partition.contract import Features, Rows
 
+Encoder = Callable[[NDArray[Any], Rows], NDArray[Any]]  # all inputs, rows -> features (rows, M)
 BLOCK = 4096  # rows turned into float32 at a time
 OVERSAMPLE = 10
 PASSES = 8  # of subspace iteration; component d errs like (variance d + OVERSAMPLE over variance d)^PASSES
 NEGLIGIBLE = 1e-6  # of the largest variance; float32 products cannot tell less from zero
+MOST_RAW = 200  # features whitened as they are; beyond it, most of them are noise at most sample sizes
+KEPT = 4  # fits remembered
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +33,10 @@ class Whitening:
     @property
     def dims(self) -> int:
         return int(self.axes.shape[1])
+
+    def unscaled(self) -> Whitening:
+        """The same components with the variance the rows have along them: axes of unit length."""
+        return Whitening(self.mean, self.axes / np.linalg.norm(self.axes, axis=0))
 
     def features(self, x: NDArray[Any], rows: Rows | None = None) -> Features:
         """Whitened features (rows, dims) of the given rows, or of all."""
@@ -50,6 +59,62 @@ def fit(x: NDArray[Any], rows: Rows, dims: int, rng: np.random.Generator) -> Whi
     usable = variances > NEGLIGIBLE * variances[0]
     axes = basis @ rotation[:, usable]
     return Whitening(mean, _same_sign(axes) / np.sqrt(variances[usable]))
+
+
+def remembered(x: NDArray[Any], rows: Rows, dims: int, rng: np.random.Generator) -> Whitening:
+    """What `fit` gives on one thread, computed once for equal contents, rows, dims and random stream.
+
+    A sum's last bits depend on the number of threads, and what is remembered must not depend on who asked.
+    """
+    from threadpoolctl import threadpool_limits
+
+    key = _key(x, rows, dims, rng)
+    if key not in FITS:
+        with threadpool_limits(1):
+            FITS[key] = fit(x, rows, dims, rng)
+    FITS.move_to_end(key)
+    while len(FITS) > KEPT:
+        FITS.popitem(last=False)
+    return FITS[key]
+
+
+def encoded(encoder: Encoder, x: NDArray[Any]) -> NDArray[Any]:
+    """What an encoder makes of all rows, if it is one line of features for each."""
+    found = np.asarray(encoder(x, np.arange(len(x))))
+    if found.ndim != 2 or len(found) != len(x):
+        raise PartitionError(
+            f"features must give each of {len(x)} rows one line of numbers, got shape {found.shape}"
+        )
+    return found
+
+
+def raw_dims(x: NDArray[Any], rows: Rows) -> int:
+    """How many features vary, if they are few enough to be whitened as they are."""
+    flat = x[rows].reshape(len(rows), -1)
+    varying = int(np.sum(flat.min(axis=0) < flat.max(axis=0)))
+    if varying > MOST_RAW:
+        raise PartitionError(
+            f"features=raw whitens at most {MOST_RAW} features, but {varying} vary; "
+            "features=pca takes the first dims principal components of them"
+        )
+    return max(varying, 1)
+
+
+def scaled(x: NDArray[Any], rows: Rows) -> NDArray[np.float64]:
+    """Each feature over its deviation on these rows: one in small units varies as much as another."""
+    flat = x.reshape(len(x), -1).astype(np.float64)
+    deviation = flat[rows].std(axis=0)
+    return np.asarray(flat / np.where(deviation > 0, deviation, 1.0))
+
+
+def _key(x: NDArray[Any], rows: Rows, dims: int, rng: np.random.Generator) -> str:
+    total = hashlib.sha256(repr((x.shape, x.dtype.str, dims, rng.bit_generator.state)).encode())
+    total.update(np.ascontiguousarray(x).data)
+    total.update(np.ascontiguousarray(rows).data)
+    return total.hexdigest()
+
+
+FITS: OrderedDict[str, Whitening] = OrderedDict()  # the latest last; equal keys give equal bits
 
 
 def _same_sign(axes: Features) -> Features:

@@ -9,12 +9,12 @@ from itertools import islice
 from typing import NamedTuple
 from unittest import SkipTest
 
-from fedakd.engine.base import one_thread
 from fedakd.engine.processes import Workers
 from fedakd.method import Method
 from fedakd.testing.report import ENOUGH, ConformanceError, Violation, account, differences, raised
 from fedakd.testing.subject import Subject
 from fedakd.testing.watching import own
+from fedakd.threads import one_thread
 
 Judge = Callable[[Subject], Iterable[Violation]]
 
