@@ -103,16 +103,16 @@ def imports(path: Path) -> set[str]:
 
 
 LAYERS = [
-    {"errors"},
-    {"trees", "examples", "spelling", "optimizers", "fairness"},
-    {"wire", "training", "verdict", "partition", "models", "data"},
-    {"activations"},
+    {"errors", "threads"},
+    {"trees", "examples", "spelling", "optimizers", "fairness", "gaussians", "figures"},
+    {"wire", "training", "fitting", "verdict", "partition", "models", "data"},
+    {"activations", "features"},
     {"method", "federation", "audit"},
     {"released"},
     {"methods", "engine"},
     {"rounds"},
     {"simulation", "plan", "testing"},
-    {"reference"},
+    {"reference", "theory", "shift"},
     {"runfolder"},
     {"experiment"},
     {"summary"},

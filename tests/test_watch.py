@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
 from fedakd.audit import audit
@@ -19,12 +20,12 @@ def record(number: int) -> Round:
     return Round(number, [0, 1], scores, None, 10, 0, 0, {}, 1.0)
 
 
-def watched(terminal: bool, quiet: bool = False, width: int = 80) -> str:
+def watched(terminal: bool, quiet: bool = False, width: int = 80, partition: str = "ics(2)") -> str:
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=width)
     with Watch(console, 2, quiet) as watch:
         watch.fetching("images.gz", 10, 20)
-        watch.federated(audit(federate(load("digits"), "ics(2)", 5, seed=0)))
+        watch.federated(audit(federate(load("digits"), partition, 5, seed=0)))
         watch.began("fedavg", 0, 3, 1, 2)
         for stage in ("train", "evaluate"):
             for client in (1, 0):
@@ -46,8 +47,9 @@ def test_elsewhere_than_on_a_terminal_there_is_a_line_a_round():
     assert "worker 1 died [9]" in text
 
 
-def test_the_audit_fits_on_a_narrow_terminal():
-    text = watched(terminal=False)
+@pytest.mark.parametrize("partition", ["ics(2)", "ics(kl=1.5)", "bcs(1, c_cov=2, cov=rotate)"])
+def test_the_audit_fits_on_a_narrow_terminal(partition):
+    text = watched(terminal=False, partition=partition)
     assert "0 rows shared between pools" in text
     assert "realised" in text
     assert "…" not in text

@@ -9,7 +9,10 @@ import typer
 from fedakd import __version__
 from fedakd.cli.catalogue import datasets, methods, partitions
 from fedakd.cli.data import app as data_app
+from fedakd.cli.paper import app as paper_app
 from fedakd.cli.run import demo, run
+from fedakd.cli.shift import shift
+from fedakd.cli.theory import app as theory_app
 from fedakd.errors import FedakdError
 
 app = typer.Typer(
@@ -22,10 +25,13 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(run)
+app.command()(shift)
 app.command()(methods)
 app.command()(partitions)
 app.command()(datasets)
 app.add_typer(data_app, name="data")
+app.add_typer(paper_app, name="paper")
+app.add_typer(theory_app, name="theory")
 
 
 def _version(wanted: bool) -> None:
