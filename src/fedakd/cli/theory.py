@@ -39,10 +39,12 @@ HEADERS = {
     "r_1": "r_1",
     "r_2": "r_2",
     "gain": "aB",
-    "curvature": "-L B^2/2 reach^2",
-    "error": "-a(r_1+r_2)B",
-    "promise": "1-2 mu r",
+    "curvature": "L term",  # -L B^2/2 reach^2
+    "error": "r terms",  # -a (r_1 + r_2) B
+    "promise": "1-2mu r",
+    "heterogeneity": "het.",
 }
+UNTOLD = ("alpha", "beta", "a", "reach")  # of Theorem 3, on a terminal: they have no room
 Dims = Annotated[list[int], typer.Option("--dims", min=1, help="Dimension M; repeatable.")]
 Sizes = Annotated[
     list[float],
@@ -170,7 +172,9 @@ def convergence(
         cells = list(surveyed(setting, heterogeneity, epochs, method, step))
     write(cells, out / "observed-gap")
     if as_json:
-        typer.echo(json.dumps(_report(cells), indent=2))
+        from fedakd.audit import finite
+
+        typer.echo(json.dumps(finite(_report(cells)), indent=2, allow_nan=False))
         return
     console = Console()
     _explain(console, cells)
@@ -201,16 +205,16 @@ def _explain(console: Console, cells: Sequence[Cell]) -> None:
 def _named(method: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "method": method,
-        **{name: value for name, value in values.items() if name not in ("alpha", "beta")},
+        **{name: value for name, value in values.items() if name not in UNTOLD},
     }
 
 
 def _observed(cell: Cell) -> dict[str, Any]:
     gaps = cell.course.gaps
     return {
+        "method": cell.method,
         "heterogeneity": cell.heterogeneity,
         "epochs": cell.epochs,
-        "method": cell.method,
         "rate": cell.fit.rate,
         "floor": cell.fit.floor,
         "first_gap": float(gaps[0]),
@@ -234,7 +238,10 @@ def _tell(title: str, rows: Sequence[Mapping[str, Any]], says: Sequence[str], as
     from rich.console import Console
 
     if as_json:
-        typer.echo(json.dumps({"rows": list(rows), "says": list(says)}, indent=2))
+        from fedakd.audit import finite
+
+        told = {"rows": [dict(row) for row in rows], "says": list(says)}
+        typer.echo(json.dumps(finite(told), indent=2, allow_nan=False))
         return
     console = Console()
     _table(console, title, rows)
