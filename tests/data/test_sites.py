@@ -90,6 +90,15 @@ def test_other_encodings_are_refused(tmp_path):
         load_sites(tmp_path)
 
 
+def test_two_files_of_one_site_and_labels_that_are_no_numbers_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("x0,label\n1,nan\n")
+    with pytest.raises(DataError, match="expected a label for every row, got nan or inf"):
+        load_sites(tmp_path)
+    np.savez(tmp_path / "a.npz", x=np.ones((2, 1)), y=np.ones(2))
+    with pytest.raises(DataError, match="expected one file a site, got two of 'a'"):
+        load_sites(tmp_path)
+
+
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "a.csv").write_text(CSV)
     with pytest.raises(DataError, match="expected a folder with one file a site"):

@@ -84,6 +84,17 @@ def test_a_folder_of_sites(tmp_path):
     assert files(tmp_path / "out/kl-size") == EVERY
 
 
+def test_sites_of_which_nothing_can_be_said_are_in_the_table(tmp_path):
+    (tmp_path / "sites").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "sites" / f"{name}.csv").write_text("age,bmi\n1,2\n3,5\n")
+    found = told(
+        "shift", "--sites", str(tmp_path / "sites"), "--features", "raw", "--out", str(tmp_path / "out")
+    )
+    assert all("too few rows (2)" in line for line in found["verdicts"][:2])
+    assert [row["judged_by"] for row in table(tmp_path / "out/kl-size.csv")] == ["nothing", "nothing"]
+
+
 def test_the_same_seed_says_the_same_and_another_does_not(tmp_path):
     folder = sites(tmp_path / "sites", 0.5)
     words = ["shift", "--sites", str(folder), "--out", str(tmp_path / "out"), "--seed"]
@@ -97,10 +108,11 @@ def test_the_same_seed_says_the_same_and_another_does_not(tmp_path):
         (["--sites", "nowhere"], DataError, "expected a folder with one file a site, got nowhere"),
         (["--features", "pac"], FedakdError, "pac.*pca"),
         (["--partition", "pow", "--force"], PlanError, "--force is about covariate shift"),
+        (["--label", "outcome"], PlanError, "--label is about the files of --sites"),
         (
             ["--sites", "nowhere", "--dataset", "digits"],
             PlanError,
-            "leave out --dataset, --partition and --force",
+            "leave out --dataset, --partition",
         ),
         (["--partition", "ics(5000)"], PartitionError, "cannot be shifted by c=5000"),
     ],

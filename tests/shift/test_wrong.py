@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -65,7 +67,7 @@ def test_too_few_wrong_rows_are_refused():
     rng = np.random.default_rng(0)
     features, _ = clients(rng)
     with pytest.raises(
-        DataError, match=r"at least two clients with 2 rows right and 2 wrong .* got 0; fewer rounds"
+        DataError, match=r"at least two clients with 3 rows right and 3 wrong .* got 0; fewer rounds"
     ):
         compared(list("abcd"), features, [np.ones(n, dtype=bool) for n in SIZES], rng)
 
@@ -88,6 +90,20 @@ def test_divergences_are_to_everybodys_rows_of_the_same_side():
         assert one.kl_wrong == pytest.approx(kl(shrunk(features[k][~marks[k]]), pools[False]))
         assert (one.right, one.wrong) == (marks[k].sum(), (~marks[k]).sum())
     assert divergences(features, marks)[0] == pytest.approx([one.kl_right for one in found.clients])
+
+
+def test_one_client_of_two_wrong_rows_does_not_decide_for_all():
+    rng = np.random.default_rng(0)
+    features, marks = clients(rng, wrong_shift=2.0)
+    marks[2] = np.arange(SIZES[2]) > 1
+    found = compared(["a", "b", "c", "d"], features, marks, rng, repeats=40)
+    assert [one.name for one in found.clients] == ["a", "b", "d"]
+    assert np.isfinite(found.difference)
+
+
+def test_wrong_rows_nearer_than_right_ones_never_let_the_claim_survive_whole():
+    found, _, _ = found_of(wrong_shift=2.0)
+    assert "yet not than right ones" in verdict(replace(found, difference=-0.3, p=0.01))
 
 
 def test_clients_without_wrong_rows_are_left_out():

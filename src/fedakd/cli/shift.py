@@ -79,12 +79,15 @@ def shift(
     from fedakd.shift import report
 
     err = Console(stderr=True)
+    if sites is None and label is not None:
+        raise PlanError("--label is about the files of --sites; leave it out, or name their folder")
     if sites is None:
         asked = (dataset or "digits", partition or "ics(2)")
         federation = generated(*asked, clients, seed, fraction, data_dir, force)
         chosen = _of(federation)
-    elif dataset or partition or force:
-        raise PlanError("--sites are sites as they are; leave out --dataset, --partition and --force")
+    elif dataset or partition or force or data_dir or fraction != 1:
+        others = "--dataset, --partition, --fraction, --data-dir and --force"
+        raise PlanError(f"--sites are sites as they are; leave out {others}")
     else:
         federation, chosen = None, _read(sites, label, seed)
     with telling(err) as tell:
@@ -145,8 +148,10 @@ def telling(console: Console) -> Iterator[Callable[[str], None]]:
     if not console.is_terminal:
         yield lambda what: console.print(what, markup=False, highlight=False)
         return
+    from rich.text import Text
+
     with console.status("beginning") as status:
-        yield status.update
+        yield lambda what: status.update(Text(what))
 
 
 def _write(federation: Federation | None, found: Report, out: Path) -> list[str]:

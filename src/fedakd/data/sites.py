@@ -58,6 +58,9 @@ def load_sites(folder: Path, label: str | None = None) -> Table:
     paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
     if not paths:
         raise DataError(f"{folder}: expected files {' or '.join('*' + one for one in SUFFIXES)}, found none")
+    names = [path.stem for path in paths]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise DataError(f"{folder}: expected one file a site, got two of {sorted(twice)[0]!r}")
     files = [_read(path, label) for path in paths]
     _check_alike(files)
     y, classes = _classes(files)
@@ -163,6 +166,11 @@ def _classes(files: list[_File]) -> tuple[NDArray[np.int64], int]:
 def _numbers(labels: NDArray[Any]) -> NDArray[Any]:
     """As numbers, if all are: "1" at one site and "1.0" at another are the same class."""
     try:
-        return labels.astype(np.float64)
+        numbers = labels.astype(np.float64)
     except ValueError:
         return labels
+    if not np.isfinite(numbers).all():
+        raise DataError(
+            "expected a label for every row, got nan or inf; fill in or leave out what is missing"
+        )
+    return numbers

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 def draw_sizes(sites: Sequence[SiteShift], dims: int, stem: Path) -> None:
     """Each site's KL to the pool against its rows, beside what chance gives; a CSV beside the figure."""
+    figures.write_csv(stem.with_suffix(".csv"), plain(sites))
     sites = [site for site in sites if site.enough]
+    if not sites:
+        return
     rows = np.array([site.distinct for site in sites])
     with figures.drawn(stem) as (axes,):
         for site in sites:
@@ -38,7 +41,6 @@ def draw_sizes(sites: Sequence[SiteShift], dims: int, stem: Path) -> None:
         axes.margins(0.08, 0.12)
         named = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
         axes.legend(named.values(), named.keys(), loc="center right")
-    figures.write_csv(stem.with_suffix(".csv"), plain(sites))
 
 
 def _chance(axes: Axes, sites: Sequence[SiteShift], rows: NDArray[np.int64]) -> None:

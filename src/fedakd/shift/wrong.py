@@ -20,7 +20,7 @@ from fedakd.shift.measure import Chance, Features, chance
 
 Marks = NDArray[np.bool_]
 REPEATS = 100
-LEAST = 2  # rows on either side, or a client is left out
+LEAST = 3  # rows on either side, or a client is left out: the shrunk covariance of two is flat
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,10 @@ def compared(
         )
     z, marks = [features[k] for k in kept], [right[k] for k in kept]
     observed, random = divergences(z, marks), []
+    if not np.isfinite(observed).all():
+        raise DataError(
+            "some client's right or wrong rows are all alike; choose fewer --dims, or other features"
+        )
     for done in range(repeats):
         random.append(divergences(z, [rng.permutation(one) for one in marks]))
         progress(done + 1, repeats)
@@ -132,6 +136,10 @@ def _claim(found: RightWrong) -> str:
         return "The claim does not hold here: wrong rows are no farther from everybody's than right ones"
     if found.p > 0.05:
         return "The claim does not survive: size explains the difference"
+    if found.difference <= 0:
+        return (
+            "The claim survives in part: wrong rows are farther than size explains, yet not than right ones"
+        )
     if found.left > 0.5:
         return "The claim survives in part: wrong rows are farther than size explains, right ones shifted too"
     return "The claim survives"
