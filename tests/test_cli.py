@@ -210,6 +210,7 @@ def test_a_file_where_a_folder_should_be_is_an_error_without_traceback(option, t
     assert (tmp_path / "file").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_workers_start_shows_no_traceback(tmp_path):
     """The terminal sends it to the whole group; workers that are still importing must not answer."""
     for delay in (0.2, 0.8, 1.6):
@@ -250,6 +251,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["after", "before pruning"])
 def test_resume_after_kill_9_at_every_round_is_bit_identical(stage, tmp_path):
     """One run that is killed with each round it completes, and resumed each time, against one left alone."""

@@ -22,6 +22,8 @@ from fedakd.models import factory
 from fedakd.models.mlp import MLP
 from fedakd.training import Bench, Recipe, Task
 
+pytestmark = pytest.mark.slow  # together they train for more than a few seconds
+
 DIGITS = data.load("digits")
 TRAIN, VALIDATION, TEST = np.arange(0, 900), np.arange(900, 1100), np.arange(1100, 1797)
 SHORT: dict[str, Any] = {"dims": 8, "epochs": 2, "model": "mlp"}

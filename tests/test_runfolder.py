@@ -74,6 +74,7 @@ def writes_of_a_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_any_write_ends_with_the_same_bytes(whole, tmp_path, monkeypatch):
     total = writes_of_a_run(tmp_path / "counted", monkeypatch)
     assert total > 30

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from fedakd.cli import app
 
+pytestmark = pytest.mark.slow  # together they train for more than a few seconds
+
 SMALL = ["--heterogeneity", "1", "--epochs", "1", "--rounds", "12", "--clients", "3", "--rows", "30"]
 
 

@@ -29,6 +29,8 @@ constants = st.builds(
     beta=positive,
 )
 
+pytestmark = pytest.mark.slow  # together they train for more than a few seconds
+
 
 @given(constants)
 @settings(max_examples=500)

@@ -14,6 +14,8 @@ from fedakd.methods.fedavg import FedAvg
 from fedakd.theory.contraction import course, fitted, full_batch
 from fedakd.theory.logistic import curvatures, federation, gradient, hessian, optimum, risk
 
+pytestmark = pytest.mark.slow  # together they train for more than a few seconds
+
 
 def some(heterogeneity: float = 1.0, seed: int = 0, decay: float = 0.1):
     return federation(4, 3, 60, heterogeneity, decay, np.random.default_rng(seed))
