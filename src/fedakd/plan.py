@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from fedakd import methods, partition
 from fedakd.errors import PlanError, unknown
 from fedakd.method import Method
+from fedakd.methods.fedsac import FedSAC
 from fedakd.models import MODELS
 from fedakd.rounds import Budget
 from fedakd.training import Recipe
@@ -111,9 +112,9 @@ class Plan(BaseModel):
                     f"{name} trains with {own.optimizer} {own.lr:g}, standalone with {usual.optimizer} "
                     f"{usual.lr:g}: its gains are also those of another recipe"
                 )
-            first = getattr(self.method(name), "first", 0)  # FedSAC's
-            if first >= self.rounds_of(name):
-                told = f"after round {first}, which no round of this run follows"
+            method = self.method(name)
+            if isinstance(method, FedSAC) and method.first >= self.rounds_of(name):
+                told = f"after round {method.first}, which no round of this run follows"
                 found.append(f"{name} measures units {told}: all clients train the whole model")
         return found
 

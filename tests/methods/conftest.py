@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from least_squares import FEDERATIONS
+
 HERE = Path(__file__).parent
 LONG = {
     "quadratic",
@@ -19,6 +21,12 @@ LONG = {
     "reward",
     "matrix",
 }
+
+
+@pytest.fixture(params=FEDERATIONS, ids=len)
+def sizes(request: pytest.FixtureRequest) -> tuple[int, ...]:
+    """Two clients, and ten; tests that need others have them as parameters of their own."""
+    return request.param  # type: ignore[no-any-return]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,7 +15,6 @@ from fedakd.methods.feddc import FedDC
 from fedakd.methods.fedprox import FedProx
 from fedakd.methods.scaffold import SCAFFOLD
 from least_squares import (
-    FEDERATIONS,
     ONE,
     SEVERAL,
     close,
@@ -29,11 +28,6 @@ from least_squares import (
     resting_point,
     settled,
 )
-
-
-@pytest.fixture(params=FEDERATIONS, ids=len)
-def sizes(request: pytest.FixtureRequest) -> tuple[int, ...]:
-    return request.param  # type: ignore[no-any-return]
 
 
 def test_the_two_optima_differ(sizes):

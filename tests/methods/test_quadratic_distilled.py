@@ -27,7 +27,6 @@ from fedakd.examples import Examples
 from fedakd.methods.fedakd import FedAKD
 from fedakd.training import Recipe
 from least_squares import (
-    FEDERATIONS,
     close,
     far,
     federation,
@@ -42,11 +41,6 @@ HOT = 1e4  # the terms of order 1 / T^2 are below what is compared, and so is ro
 TEACHING = [(1.0, 1.0), (2.0, 0.5), (0.5, 2.0)]  # alpha, beta
 # shorter steps than elsewhere: distillation makes them up to twice as long
 ONE_SHORT, SHORT = Recipe(epochs=1, batch_size=100, lr=0.35), Recipe(epochs=3, batch_size=100, lr=0.2)
-
-
-@pytest.fixture(params=FEDERATIONS, ids=len)
-def sizes(request: pytest.FixtureRequest) -> tuple[int, ...]:
-    return request.param  # type: ignore[no-any-return]
 
 
 @pytest.fixture(params=TEACHING, ids=str)

@@ -26,7 +26,7 @@ Clients = Annotated[int, typer.Option(help="Clients in the federation.")]
 Seed = Annotated[int, typer.Option(help="Of the partition, the feature map and the random draws.")]
 Fraction = Annotated[float, typer.Option(help="Share of the rows given out.")]
 DataDir = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the dataset's files are.")]
-Kind = Annotated[
+FeatureKind = Annotated[
     str,
     typer.Option(
         help="What is compared: pca (principal components), raw (all features), encoder (what a network's "
@@ -56,7 +56,7 @@ def shift(
         str | None,
         typer.Option(show_default="label, if there is one", help="The column of labels in the sites' files."),
     ] = None,
-    features: Kind = "pca",
+    features: FeatureKind = "pca",
     dims: Dims = None,
     repeats: Annotated[int, typer.Option(min=40, help="Random draws a site is compared with.")] = 99,
     force: Annotated[
@@ -76,21 +76,16 @@ def shift(
     """
     from rich.console import Console
 
-    from fedakd.shift import report
+    from fedakd.shift import of_federation, report
 
-    err = Console(stderr=True)
-    if sites is None and label is not None:
-        raise PlanError("--label is about the files of --sites; leave it out, or name their folder")
+    _check_company(sites, label, bool(dataset or partition or force or data_dir or fraction != 1))
     if sites is None:
         asked = (dataset or "digits", partition or "ics(2)")
         federation = generated(*asked, clients, seed, fraction, data_dir, force)
-        chosen = _of(federation)
-    elif dataset or partition or force or data_dir or fraction != 1:
-        others = "--dataset, --partition, --fraction, --data-dir and --force"
-        raise PlanError(f"--sites are sites as they are; leave out {others}")
+        chosen = of_federation(federation)
     else:
         federation, chosen = None, _read(sites, label, seed)
-    with telling(err) as tell:
+    with telling(Console(stderr=True)) as tell:
         options: Any = {"dims": dims, "seed": seed, "repeats": repeats, "cache": out / "features"}
         found = report(chosen, features, progress=tell, **options)
     written = _write(federation, found, out)
@@ -126,10 +121,13 @@ def generated(
     return federate(load(dataset, data_dir), wanted, clients, fraction=fraction, seed=seed)
 
 
-def _of(federation: Federation) -> Sites:
-    from fedakd.shift import of_federation
-
-    return of_federation(federation)
+def _check_company(sites: Path | None, label: str | None, generating: bool) -> None:
+    """Options that do not go together: sites are read or generated, not both."""
+    if sites is None and label is not None:
+        raise PlanError("--label is about the files of --sites; leave it out, or name their folder")
+    if sites is not None and generating:
+        others = "--dataset, --partition, --fraction, --data-dir and --force"
+        raise PlanError(f"--sites are sites as they are; leave out {others}")
 
 
 def _read(folder: Path, label: str | None, seed: int) -> Sites:
