@@ -186,6 +186,9 @@ def test_every_field_of_a_plan_can_be_said(tmp_path):
         "weight_decay": "0.25",
         "participation": "0.5",
         "evaluation": "global",
+        "scale": "0.5",
+        "judge_every": "3",
+        "equal_time": "fedavg",
         "max_seconds": "900.0",
         "max_gradients": "90000.0",
     }

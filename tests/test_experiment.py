@@ -10,8 +10,9 @@ import pytest
 
 from fedakd import summary, tables
 from fedakd.data import load
+from fedakd.drawn import contents, federation_of
 from fedakd.errors import PlanError
-from fedakd.experiment import carry_out, contents, federation_of
+from fedakd.experiment import carry_out
 from fedakd.models import factory
 from fedakd.plan import resolve
 from fedakd.simulation import spec_of

@@ -111,6 +111,19 @@ def test_sizes_sum_to_the_fraction_of_each_pool(partition: str, rows: int, fract
 
 
 @pytest.mark.parametrize("partition", EVERY)
+def test_scale_makes_train_parts_smaller_and_leaves_the_tests_alone(partition: str) -> None:
+    whole, part = (federate(toy(2000), partition, 4, scale=scale, seed=3) for scale in (1.0, 0.25))
+    floors = 16 if partition in ("cla", "dir(2)") else 0  # they round down for each client and class
+    assert sum(map(len, part.train)) == pytest.approx(350, abs=floors)
+    assert [len(rows) for rows in part.test] == [len(rows) for rows in whole.test]
+    assert np.array_equal(part.validation, whole.validation)
+    assert np.array_equal(part.global_test, whole.global_test)
+    halved = federate(toy(2000), partition, 4, fraction=0.5, scale=0.25, seed=3)
+    assert sum(map(len, halved.train)) == pytest.approx(175, abs=floors)
+    assert sum(map(len, halved.test)) == pytest.approx(200, abs=floors)
+
+
+@pytest.mark.parametrize("partition", EVERY)
 def test_the_seed_decides_everything(partition: str) -> None:
     one, same, other = (federate(toy(), partition, 4, fraction=0.5, seed=seed) for seed in (7, 7, 8))
     assert equal(one, same)
@@ -218,6 +231,11 @@ def test_a_careless_plan_is_caught(drawn: list[Rows], message: str) -> None:
         ({"fraction": 1.5}, "got 1.5"),
         ({"fraction": float("nan")}, "got nan"),
         ({"fraction": 1e-6}, "more rows or a larger fraction are needed"),
+        ({"scale": 0.0}, "scale must be above 0 and at most 1, got 0.0"),
+        (
+            {"scale": 0.005, "clients": 9},
+            r"fraction 1 at scale 0.005 of the smaller of both pools is 3 of 1000",
+        ),
         ({"seed": -1}, "seed must be 0 or more"),
         ({"ratio": (7, 3)}, r"three numbers, train : validation : test, .* got \(7, 3\)"),
         ({"ratio": (0, 1, 1)}, "only validation may be 0"),

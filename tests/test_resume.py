@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from fedakd import wire
+from fedakd.drawn import SEAL, federation_of
 from fedakd.errors import PartitionError, PlanError
-from fedakd.experiment import SEAL, carry_out, federation_of
+from fedakd.experiment import carry_out
 from fedakd.runfolder import RunFolder
 from test_runfolder import Silent, fresh, numbers, resumed, small, unfinished, whole
 

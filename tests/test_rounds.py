@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 
 import pytest
@@ -52,6 +53,37 @@ def test_a_budget_of_seconds_ends_the_run():
     result = run(spec.method, Serial(spec), toys.server(spec), rounds=99, budget=Budget(seconds=1e-9))
     assert len(result.rounds) == 1
     assert "seconds" in result.stopped
+
+
+def judged_in(rounds: int, judge_every: int, budget: Budget | None = None):
+    spec = toys.spec(FedAvg())
+    options = {"rounds": rounds, "judge_every": judge_every, "budget": budget}
+    return run(spec.method, Serial(spec), toys.server(spec), **options).rounds
+
+
+def test_models_are_judged_every_few_rounds_and_after_the_last():
+    often, rarely = judged_in(7, 1), judged_in(7, 3)
+    assert [record.number for record in rarely if record.scores] == [3, 6, 7]
+    same = [replace(record, seconds=0, scores={}) for record in often]
+    assert [replace(record, seconds=0, scores={}) for record in rarely] == same, "training does not see it"
+    assert all(record.scores == often[record.number - 1].scores for record in rarely if record.scores)
+
+
+def test_the_round_that_ends_a_run_early_is_judged():
+    by_gradients = judged_in(99, 50, Budget(gradients=3 * sum(toys.SIZES)))
+    assert [bool(record.scores) for record in by_gradients] == [False, False, True]
+    by_seconds = judged_in(99, 50, Budget(seconds=1e-9))
+    assert [bool(record.scores) for record in by_seconds] == [True]
+
+
+def test_seconds_do_not_count_the_judging(monkeypatch):
+    spec = toys.spec(FedAvg())
+    engine = Serial(spec)
+    judge = engine.evaluate
+    monkeypatch.setattr(engine, "evaluate", lambda *given: (time.sleep(0.5), judge(*given))[1])
+    began = time.perf_counter()
+    result = run(spec.method, engine, toys.server(spec), rounds=2)
+    assert time.perf_counter() - began - sum(record.seconds for record in result.rounds) >= 1.0
 
 
 def test_fedakd_counts_up_to_two_passes_a_round():

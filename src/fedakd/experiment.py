@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from torch import tensor
 
-from fedakd import wire
 from fedakd.audit import Audit, audit, check
+from fedakd.cellfolder import CellFolder, write_json
 from fedakd.data import load
 from fedakd.data.images import ImageDataset
+from fedakd.drawn import asked, contents, federation_of, with_stored_rows
 from fedakd.engine.base import Engine
 from fedakd.engine.processes import Workers
-from fedakd.errors import PlanError
-from fedakd.federation import Federation, federate
+from fedakd.federation import Federation
 from fedakd.models import factory
 from fedakd.partition.contract import Evaluation
-from fedakd.plan import Plan, fingerprint
-from fedakd.released import federate_released
-from fedakd.rounds import Round, begin, opened, run
-from fedakd.runfolder import CellFolder, RunFolder, write_json
+from fedakd.plan import REFERENCE, Plan
+from fedakd.rounds import Budget, Round, begin, opened, run
+from fedakd.runfolder import RunFolder
 from fedakd.simulation import cores, engine_for, server_of, spec_of
 from fedakd.training import Task
 from fedakd.trees import Tree
-
-ROWS = {"dataset", "partition", "clients", "fraction", "preset"}  # what of a plan determines the rows drawn
-SEAL = hashlib.sha256().digest_size
 
 
 @dataclass(frozen=True)
@@ -46,6 +40,14 @@ class Cell:
     stopped: str | None = None
     notices: tuple[str, ...] = ()
     evaluation: Evaluation = "local"
+
+
+class Folder(Protocol):
+    """Where cells and the rows of their federations lie."""
+
+    def rows(self, seed: int, leak: bool, asked: str) -> Path: ...
+    def audit(self, seed: int, leak: bool, asked: str) -> Path: ...
+    def cell(self, method: str, seed: int, fields: dict[str, Any]) -> CellFolder: ...
 
 
 class Observer(Protocol):
@@ -71,9 +73,7 @@ def carry_out(
     """Every cell of the plan that is not done yet; what is done is read from the folder."""
     with folder.locked():
         dataset = load(plan.dataset, data_dir, progress=observer.fetching)
-        cells = Cells(
-            plan, folder, dataset, Task(factory(plan.model, dataset.shape, dataset.classes)), observer
-        )
+        cells = Cells.of(plan, folder, dataset, observer)
         count = min(cores() if workers is None else workers, plan.clients)
         pool = Workers(count, folder.spool) if count else 0
         try:
@@ -88,53 +88,56 @@ class Cells:
     """What the cells of one plan have in common."""
 
     plan: Plan
-    folder: RunFolder
+    folder: Folder
     dataset: ImageDataset
     task: Task
     observer: Observer
+    threads: int | None = None  # of the server's; None: one for each core
+
+    @staticmethod
+    def of(
+        plan: Plan, folder: Folder, dataset: ImageDataset, observer: Observer, threads: int | None = None
+    ) -> Cells:
+        task = Task(factory(plan.model, dataset.shape, dataset.classes))
+        return Cells(plan, folder, dataset, task, observer, threads)
 
     def seed(self, seed: int, workers: int | Workers) -> list[Cell]:
         """The cells of one seed; they share its federation."""
+        ground = self.ground(seed)
+        self.refuse_early(ground)
+        return [self.cell(name, ground, workers) for name in self.plan.methods]
+
+    def ground(self, seed: int) -> Ground:
+        """What the cells of one seed stand on."""
         honest = self._federation(seed, leak=False)
         leaking = [name for name in self.plan.methods if self.plan.leaks(name)]
         leaky = self._federation(seed, leak=True) if leaking else honest
         federations = {name: leaky if name in leaking else honest for name in self.plan.methods}
-        stores = {name: self._store(name, seed, own) for name, own in federations.items()}
-        self._refuse_early(seed, {n: own for n, own in federations.items() if stores[n].finished() is None})
-        return [self.cell(name, seed, own, stores[name], workers) for name, own in federations.items()]
+        sums = {id(own): contents(own) for own in (honest, leaky)}
+        fields = {n: {**self.plan.cell(n, seed), "data": sums[id(own)]} for n, own in federations.items()}
+        stores = {name: self.folder.cell(name, seed, own) for name, own in fields.items()}
+        return Ground(seed, federations, stores)
 
-    def _store(self, name: str, seed: int, federation: Federation) -> CellFolder:
-        fields = {**self.plan.cell(name, seed), "data": contents(federation)}
-        store = self.folder.cell(name, seed, fingerprint(fields))
-        write_json(store.path / "cell.json", fields)
-        return store
-
-    def _refuse_early(self, seed: int, federations: dict[str, Federation]) -> None:
+    def refuse_early(self, ground: Ground) -> None:
         """A method that cannot begin says so now, not after the methods before it have trained for hours."""
-        servers = {id(own): server_of(own, self.task, self.plan.recipe) for own in federations.values()}
-        for name, federation in federations.items():
-            opened(self.plan.method(name), servers[id(federation)], seed)
+        left = {n: own for n, own in ground.federations.items() if ground.stores[n].finished() is None}
+        servers = {id(own): server_of(own, self.task, self.plan.recipe) for own in left.values()}
+        for name, federation in left.items():
+            opened(self.plan.method(name), servers[id(federation)], ground.seed)
 
-    def cell(
-        self, name: str, seed: int, federation: Federation, store: CellFolder, workers: int | Workers
-    ) -> Cell:
-        distinct = tuple(len(np.unique(federation.test_rows(k))) for k in range(federation.clients))
-        done = store.finished()
-        if done is None:
-            self._run(name, seed, federation, store, workers)
-            done = store.finished() or {}
-        sizes = (sum(map(len, federation.train)), distinct)
-        told = (done.get("stopped"), tuple(done.get("notices", ())))
-        cell = Cell(name, seed, store.rounds(), *sizes, *told, federation.evaluation)
+    def cell(self, name: str, ground: Ground, workers: int | Workers) -> Cell:
+        store = ground.stores[name]
+        if store.finished() is None:
+            self._run(name, ground, workers)
+        cell = stored_cell(store, name, ground.seed)
         self.observer.ended(cell)
         return cell
 
-    def _run(
-        self, name: str, seed: int, federation: Federation, store: CellFolder, workers: int | Workers
-    ) -> None:
+    def _run(self, name: str, ground: Ground, workers: int | Workers) -> None:
         plan, method, rounds = self.plan, self.plan.method(name), self.plan.rounds_of(name)
+        seed, federation, store = ground.seed, ground.federations[name], ground.stores[name]
         spec = spec_of(method, federation, self.task, plan.recipe, seed)
-        server = server_of(federation, self.task, plan.recipe)
+        server = server_of(federation, self.task, plan.recipe, self.threads)
         engine = engine_for(spec, workers, self.observer.progressed)
         try:
             start, refused = store.latest(engine)
@@ -143,27 +146,60 @@ class Cells:
             if start is None and (moved := store.set_aside()):
                 refused.append(moved)
                 self.observer.noticed(moved)
+            store.describe()
             store.rewind(len(start.rounds) if start else 0)
             start = start or begin(method, engine, server, seed=seed)
             self.observer.began(name, seed, rounds, len(start.rounds), federation.clients)
-            options = {"participation": plan.participation, "budget": plan.budget, "start": start}
-            on_round = keeper(store, engine, self.observer)
-            result = run(method, engine, server, rounds=rounds, seed=seed, on_round=on_round, **options)  # type: ignore[arg-type]
-            store.finish(result.stopped, refused + engine.notices)
+            options = {"participation": plan.participation, "judge_every": plan.judge_every, "start": start}
+            options |= {
+                "budget": self._budget(name, ground),
+                "on_round": keeper(store, engine, self.observer),
+            }
+            result = run(method, engine, server, rounds=rounds, seed=seed, **options)  # type: ignore[arg-type]
+            told = {"stopped": result.stopped, "notices": refused + engine.notices}
+            store.finish(**told, **judged_on(federation))
         finally:
             engine.close()
 
+    def _budget(self, name: str, ground: Ground) -> Budget:
+        timed = self.plan.equal_time
+        if timed is None or name in (REFERENCE, timed):
+            return self.plan.budget
+        seconds = sum(record.seconds for record in ground.stores[timed].rounds())
+        return replace(self.plan.budget, seconds=min(seconds, self.plan.budget.seconds))
+
     def _federation(self, seed: int, leak: bool) -> Federation:
         """The seed's federation, with the rows that were drawn when the run began, and its audit."""
-        name = f"seed{seed}{'-leaky' * leak}"
-        drawn = federation_of(self.plan, self.dataset, seed, leak)
-        asked = fingerprint({**self.plan.model_dump(include=ROWS), "seed": seed, "leak": leak})
-        federation = with_stored_rows(drawn, self.folder.path / f"federation-{name}-{asked}.safetensors")
+        drawn, name = federation_of(self.plan, self.dataset, seed, leak), asked(self.plan, seed, leak)
+        federation = with_stored_rows(drawn, self.folder.rows(seed, leak, name))
         found = audit(federation)
         check(found)
-        write_json(self.folder.path / f"audit-{name}.json", found.to_dict())
+        write_json(self.folder.audit(seed, leak, name), found.to_dict())
         self.observer.federated(found)
         return federation
+
+
+@dataclass(frozen=True)
+class Ground:
+    """One seed's federations and folders, by method; they differ only where published code leaks."""
+
+    seed: int
+    federations: dict[str, Federation]
+    stores: dict[str, CellFolder]
+
+
+def judged_on(federation: Federation) -> dict[str, object]:
+    """What a reader of scores must know of the rows."""
+    distinct = [len(np.unique(federation.test_rows(k))) for k in range(federation.clients)]
+    train = sum(map(len, federation.train))
+    return {"train_rows": train, "distinct_test_rows": distinct, "evaluation": federation.evaluation}
+
+
+def stored_cell(store: CellFolder, method: str, seed: int) -> Cell:
+    """A cell that is done, from its folder alone."""
+    done = store.finished() or {}
+    told = (done["stopped"], tuple(done["notices"]), done["evaluation"])
+    return Cell(method, seed, store.rounds(), done["train_rows"], tuple(done["distinct_test_rows"]), *told)
 
 
 def keeper(store: CellFolder, engine: Engine, observer: Observer) -> Callable[[Round, Tree], None]:
@@ -180,60 +216,6 @@ def keeper(store: CellFolder, engine: Engine, observer: Observer) -> Callable[[R
         observer.judged(record)
 
     return keep
-
-
-def federation_of(plan: Plan, dataset: ImageDataset, seed: int, leak: bool) -> Federation:
-    if plan.preset == "released":
-        return released(plan, dataset, seed, leak)
-    federation = federate(dataset, plan.partition, plan.clients, fraction=plan.fraction, seed=seed)
-    return federation if plan.evaluation == "auto" else replace(federation, evaluation=plan.evaluation)
-
-
-def released(plan: Plan, dataset: ImageDataset, seed: int, leak: bool) -> Federation:
-    """The published code knows three partitions, no strength of shift, and no common test set."""
-    if plan.evaluation == "global":
-        raise PlanError("preset released judges every client on its own test rows; leave out --evaluation")
-    name = plan.partition.split("(")[0]
-    kinds = {"pow": ("power", False), "bcs": ("equal", True), "ics": ("power", True)}
-    if name not in kinds:
-        raise PlanError(f"preset released has only {', '.join(kinds)}; no code was published for {name}")
-    sizes, shifted = kinds[name]
-    options = {"seed": seed, "leak": leak, "fraction": plan.fraction, "shifted": shifted}
-    return federate_released(dataset, sizes, plan.clients, **options)  # type: ignore[arg-type]
-
-
-def with_stored_rows(federation: Federation, path: Path) -> Federation:
-    """The rows stored with the run, or these, stored now: another processor may round and draw otherwise."""
-    if not path.exists():
-        rows = {"validation": federation.validation, "global_test": federation.global_test}
-        parts = {"train": federation.train, "test": federation.test}
-        tree = {part: {str(k): tensor(own) for k, own in enumerate(all_)} for part, all_ in parts.items()}
-        data = wire.dumps(tree | {name: tensor(own) for name, own in rows.items()})
-        wire.write(path, data + hashlib.sha256(data).digest())
-    stored_bytes = path.read_bytes()
-    data, seal = stored_bytes[:-SEAL], stored_bytes[-SEAL:]
-    if hashlib.sha256(data).digest() != seal:
-        raise PlanError(f"{path} is damaged; without it the rows are drawn anew: move it away to do that")
-    stored = wire.loads(data)
-    train, test = (
-        tuple(stored[part][str(k)].numpy() for k in range(federation.clients)) for part in ("train", "test")
-    )
-    common = {name: stored[name].numpy() for name in ("validation", "global_test")}
-    return replace(federation, train=train, test=test, **common)
-
-
-def contents(federation: Federation) -> str:
-    """A checksum of the very rows every client trains on and is judged on."""
-    total = hashlib.sha256()
-    for rows in (
-        *federation.train,
-        *map(federation.test_rows, range(federation.clients)),
-        federation.validation,
-    ):
-        total.update(rows.tobytes())
-    total.update(np.ascontiguousarray(federation.dataset.x).data)
-    total.update(federation.dataset.y.tobytes())
-    return total.hexdigest()[:16]
 
 
 def versions() -> dict[str, str]:

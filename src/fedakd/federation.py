@@ -85,19 +85,22 @@ def federate(
     *,
     ratio: Sequence[float] = (7, 1, 2),
     fraction: float = 1.0,
+    scale: float = 1.0,
     seed: int = 0,
 ) -> Federation:
     """Divide a dataset among clients; `fraction` of each pool's size is given out over all clients.
 
+    `scale` makes the training parts smaller still; test parts keep their size, and scores their precision.
+
     The pools depend on the dataset, the ratio and the seed alone, whatever the partition and its clients.
     """
-    check_numbers(clients, ratio, fraction, seed)
+    check_numbers(clients, ratio, fraction, scale, seed)
     check_rows(dataset.name, dataset.x, dataset.y, dataset.classes)
-    check_room(len(dataset.y), clients, ratio, fraction)
+    check_room(len(dataset.y), clients, ratio, fraction, scale)
     partition = _bound(parse(partition) if isinstance(partition, str) else partition, dataset)
     pools = split_pools(dataset.y, ratio, _stream(seed, POOLS))
     with one_blas_thread():  # or a few draws would depend on the number of threads
-        plan, train, test = _drawn(partition, dataset, pools, clients, fraction, seed)
+        plan, train, test = _drawn(partition, dataset, pools, clients, (fraction * scale, fraction), seed)
         shifts = plan.shifts(train, test, pools.test) if isinstance(plan, Shifted) else None
     judged: Evaluation = getattr(partition, "evaluation", "local")
     warnings = tuple(getattr(plan, "warnings", ()))
@@ -124,23 +127,28 @@ def split_pools(y: NDArray[np.int64], ratio: Sequence[float], rng: np.random.Gen
 
 
 def _drawn(
-    partition: Partition, dataset: Dataset, pools: Pools, clients: int, fraction: float, seed: int
+    partition: Partition, dataset: Dataset, pools: Pools, clients: int, shares: tuple[float, float], seed: int
 ) -> tuple[Plan, list[Rows], list[Rows]]:
     """The first plan that leaves no client without rows, and its parts."""
     failure = PartitionError("")
     for attempt in range(REDRAWS):
         try:
-            return _attempt(partition, dataset, pools, clients, fraction, (seed, attempt))
+            return _attempt(partition, dataset, pools, clients, shares, (seed, attempt))
         except UnluckyPlan as error:
             failure = error
     raise PartitionError(f"{failure} ({REDRAWS} plans were tried)")
 
 
 def _attempt(
-    partition: Partition, dataset: Dataset, pools: Pools, clients: int, fraction: float, seed: tuple[int, int]
+    partition: Partition,
+    dataset: Dataset,
+    pools: Pools,
+    clients: int,
+    shares: tuple[float, float],  # of the train and of the test pool
+    seed: tuple[int, int],
 ) -> tuple[Plan, list[Rows], list[Rows]]:
     number, attempt = seed
-    totals = [share(fraction, len(pool)) for pool in (pools.train, pools.test)]
+    totals = [share(own, len(pool)) for own, pool in zip(shares, (pools.train, pools.test), strict=True)]
     rng = _stream(number, PLAN, attempt)
     plan = partition.plan(dataset.x, dataset.y, pools.train, clients, totals[0], rng)
     train = plan.draw(pools.train, totals[0], _stream(number, TRAIN, attempt))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,13 +23,13 @@ class Round:
 
     number: int
     participants: list[int]
-    scores: dict[str, dict[int, float]]  # "personal/accuracy" -> client -> value
+    scores: dict[str, dict[int, float]]  # "personal/accuracy" -> client -> value; none if not judged
     contributions: list[float] | None
     gradients: int  # sample-gradients of all clients
     bytes_up: int
     bytes_down: int
     failures: dict[int, str]
-    seconds: float  # of training, aggregation and evaluation
+    seconds: float  # of training and aggregation: what a method costs, however often it is judged
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,14 @@ def run(
     seed: int = 0,
     participation: float = 1.0,
     budget: Budget | None = None,
+    judge_every: int = 1,
     start: Start | None = None,
     on_round: Callable[[Round, Tree], None] | None = None,
 ) -> Result:
-    """Rounds until the last or the end of the budget; `on_round` gets each and the server state after it."""
+    """Rounds until the last or the end of the budget; `on_round` gets each and the server state after it.
+
+    Models are judged after every `judge_every` rounds, and after the last one whatever its number.
+    """
     at = begin(method, engine, server, seed=seed) if start is None else start
     state, history = at.state, list(at.rounds)
     budget = budget or Budget()
@@ -100,6 +104,9 @@ def run(
         chosen = participants(len(server.clients), participation, seed, number)
         server.stream = (seed, number, 0)
         state, record = play(method, engine, server, state, number, chosen)
+        due = number % judge_every == 0 or number == rounds
+        if due or budget.spent([*history, record]) or nobody_left([*history, record], len(server.clients)):
+            record = judged(record, method, engine, server, state)
         history.append(record)
         if on_round:
             on_round(record, state)
@@ -109,18 +116,24 @@ def run(
 def play(
     method: Method, engine: Engine, server: Server, state: Tree, number: int, chosen: list[int]
 ) -> tuple[Tree, Round]:
-    """One round: send, train, aggregate, judge."""
+    """One round: send, train, aggregate."""
     began = time.perf_counter()
     updates, reports = engine.train(number, Messages(method, state, chosen))
     failures = {client: report.failure for client, report in reports.items() if report.failure}
     with one_thread():
         state = method.server_update(server, state, updates) if updates else state
         contributions = method.contributions(state)
-    everyone = [client.id for client in server.clients]
-    scores = by_measure(engine.evaluate(number, Messages(method, state, everyone)))
     shares = None if contributions is None else [float(share) for share in contributions]
     seconds = time.perf_counter() - began
-    return state, Round(number, chosen, scores, shares, *totals(reports), failures, seconds)
+    return state, Round(number, chosen, {}, shares, *totals(reports), failures, seconds)
+
+
+def judged(record: Round, method: Method, engine: Engine, server: Server, state: Tree) -> Round:
+    """The round with the scores of every client's models after it."""
+    everyone = [client.id for client in server.clients]
+    return replace(
+        record, scores=by_measure(engine.evaluate(record.number, Messages(method, state, everyone)))
+    )
 
 
 def failing(history: list[Round]) -> dict[int, str]:

@@ -56,10 +56,11 @@ def spec_of(method: Method, federation: Federation, task: Task, recipe: Recipe, 
     return Spec(method, task, recipe, seed, clients)
 
 
-def server_of(federation: Federation, task: Task, recipe: Recipe) -> Server:
+def server_of(federation: Federation, task: Task, recipe: Recipe, threads: int | None = None) -> Server:
     infos = [ClientInfo(k, len(rows)) for k, rows in enumerate(federation.train)]
     validation = federation.dataset.examples(federation.validation) if len(federation.validation) else None
-    return Server(task, recipe, threads=cores(), clients=infos, validation=validation)  # others wait for it
+    threads = cores() if threads is None else threads  # everybody else waits for the server
+    return Server(task, recipe, threads=threads, clients=infos, validation=validation)
 
 
 def cores() -> int:

@@ -24,6 +24,7 @@ class Row:
     method: str
     view: str
     judged: bool  # the view the method is judged by
+    seeds: list[int]
     per_seed: list[Fairness]
     accuracies: list[list[float]]  # one list a seed, one number a client
     rounds: list[int]
@@ -70,6 +71,7 @@ class Row:
             "method": self.method,
             "view": self.view,
             "judged": self.judged,
+            "seeds": self.seeds,
             "label": self.label,
             "verdict": self.verdict,
             "over_seeds": {name: one.to_dict() for name, one in self.spread.items()},
@@ -127,6 +129,7 @@ def row_of(cells: list[Cell], view: str, judged: bool, reference: dict[int, list
         method=cells[0].method,
         view=view,
         judged=judged,
+        seeds=[cell.seed for cell in cells],
         per_seed=[assessed(cell, view, reference[cell.seed]) for cell in cells],
         accuracies=[accuracies(cell, view) for cell in cells],
         rounds=[len(cell.rounds) for cell in cells],

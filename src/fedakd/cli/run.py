@@ -96,6 +96,9 @@ def run(
     fraction: Annotated[
         float | None, typer.Option(show_default="preset's", help="Share of the rows given out.")
     ] = None,
+    scale: Annotated[
+        float | None, typer.Option(show_default="1", help="Share of the training rows; tests stay whole.")
+    ] = None,
     lr: Annotated[float | None, typer.Option(show_default="preset's", help="Learning rate.")] = None,
     optimizer: Annotated[str | None, typer.Option(show_default="preset's", help="sgd or adam.")] = None,
     epochs: Annotated[int | None, typer.Option(show_default="1", help="Local epochs a round.")] = None,
@@ -107,6 +110,12 @@ def run(
     evaluation: Annotated[
         str | None,
         typer.Option(show_default="the partition's", help="local: own test rows; global: common ones."),
+    ] = None,
+    judge_every: Annotated[
+        int | None, typer.Option(show_default="1", help="Rounds between two judgements of the models.")
+    ] = None,
+    equal_time: Annotated[
+        str | None, typer.Option(help="Give all methods the time this one needs for its rounds.")
     ] = None,
     max_seconds: Annotated[float | None, typer.Option(help="Stop a method after this much time.")] = None,
     max_gradients: Annotated[
@@ -138,8 +147,8 @@ def _choices(options: dict[str, Any]) -> dict[str, Any]:
     """What the options say about the plan, by its fields; the other options are about this call alone."""
     from fedakd.plan import Plan
 
-    said = {field: options[SINGULAR.get(field, field)] for field in Plan.model_fields}
-    return said | {field: tuple(said[field]) if said[field] else None for field in SINGULAR}
+    said = {field: options.get(SINGULAR.get(field, field)) for field in Plan.model_fields}
+    return said | {field: tuple(said[field] or ()) or None for field in SINGULAR}
 
 
 def _refuse_changes(choices: dict[str, Any], out: Path | None) -> None:
@@ -201,8 +210,8 @@ def _conclude(plan: Plan, folder: RunFolder, cells: list[Any], watch: Watch, as_
     from rich.console import Console
 
     from fedakd import summary, tables
+    from fedakd.cellfolder import write_json
     from fedakd.cli.catalogue import put
-    from fedakd.runfolder import write_json
     from fedakd.wire import write
 
     rows = summary.rows_of(cells, plan.preset)

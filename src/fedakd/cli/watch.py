@@ -96,10 +96,14 @@ class Watch:
 
     def judged(self, record: Round) -> None:
         self.round, self.stage = record.number, ""
-        shown = ", ".join(
-            f"{measure.removesuffix('/accuracy')} {100 * fmean(own.values()):.1f}"
-            for measure, own in record.scores.items()
-            if measure.endswith("/accuracy")
+        shown = (
+            "not judged"
+            if not record.scores
+            else ", ".join(
+                f"{measure.removesuffix('/accuracy')} {100 * fmean(own.values()):.1f}"
+                for measure, own in record.scores.items()
+                if measure.endswith("/accuracy")
+            )
         )
         if self.task is not None:
             completed = record.number * self.clients * 2

@@ -12,12 +12,13 @@ from fedakd.errors import PartitionError
 from fedakd.partition.contract import Labels, Rows
 
 
-def check_numbers(clients: int, ratio: Sequence[float], fraction: float, seed: int) -> None:
+def check_numbers(clients: int, ratio: Sequence[float], fraction: float, scale: float, seed: int) -> None:
     """Numbers that no dataset could serve."""
     if clients < 1:
         raise PartitionError(f"clients must be at least 1, got {clients}")
-    if not 0 < fraction <= 1:
-        raise PartitionError(f"fraction must be above 0 and at most 1, got {fraction}")
+    for name, value in (("fraction", fraction), ("scale", scale)):
+        if not 0 < value <= 1:
+            raise PartitionError(f"{name} must be above 0 and at most 1, got {value}")
     if seed < 0:
         raise PartitionError(f"seed must be 0 or more, got {seed}")
     if len(ratio) != 3 or not all(0 <= part < math.inf for part in ratio) or not (ratio[0] and ratio[2]):
@@ -37,15 +38,16 @@ def check_rows(name: str, x: NDArray[Any], y: Labels, classes: int) -> None:
         raise PartitionError(f"{name}: labels must be 0 to {classes - 1}, got {y.min()} to {y.max()}")
 
 
-def check_room(rows: int, clients: int, ratio: Sequence[float], fraction: float) -> None:
+def check_room(rows: int, clients: int, ratio: Sequence[float], fraction: float, scale: float) -> None:
     """Every client needs a row to train on and a row to be judged on."""
-    least = min(ratio[0], ratio[2]) / sum(ratio)
-    room = share(fraction, math.floor(least * rows))
+    parts = ((ratio[0], fraction * scale), (ratio[2], fraction))
+    room = min(share(own, math.floor(pool / sum(ratio) * rows)) for pool, own in parts)
     if room < clients:
+        asked = f"fraction {fraction:g}" + (f" at scale {scale:g}" if scale < 1 else "")
         hint = f"{room} clients would do" if room else "more rows or a larger fraction are needed"
         raise PartitionError(
-            f"each of {clients} clients needs a row to train on and a row to be tested on, but fraction "
-            f"{fraction:g} of the smaller of both pools is {room} of {rows} rows; {hint}"
+            f"each of {clients} clients needs a row to train on and a row to be tested on, but {asked} "
+            f"of the smaller of both pools is {room} of {rows} rows; {hint}"
         )
 
 

@@ -1,0 +1,88 @@
+"""The rows that a plan and a seed stand for: drawn, stored, and read again."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from torch import tensor
+
+from fedakd import wire
+from fedakd.data.images import ImageDataset
+from fedakd.errors import PlanError
+from fedakd.federation import Federation, federate
+from fedakd.plan import Plan, fingerprint
+from fedakd.released import federate_released
+
+ROWS = {
+    "dataset",
+    "partition",
+    "clients",
+    "fraction",
+    "scale",
+    "preset",
+}  # what of a plan determines the rows
+SEAL = hashlib.sha256().digest_size
+
+
+def asked(plan: Plan, seed: int, leak: bool) -> str:
+    """A short name for the request, equal for plans that draw the same rows."""
+    return fingerprint({**plan.model_dump(include=ROWS), "seed": seed, "leak": leak})
+
+
+def federation_of(plan: Plan, dataset: ImageDataset, seed: int, leak: bool) -> Federation:
+    if plan.preset == "released":
+        return released(plan, dataset, seed, leak)
+    federation = federate(
+        dataset, plan.partition, plan.clients, fraction=plan.fraction, scale=plan.scale, seed=seed
+    )
+    return federation if plan.evaluation == "auto" else replace(federation, evaluation=plan.evaluation)
+
+
+def released(plan: Plan, dataset: ImageDataset, seed: int, leak: bool) -> Federation:
+    """The published code knows three partitions, no strength of shift, and no common test set."""
+    if plan.evaluation == "global":
+        raise PlanError("preset released judges every client on its own test rows; leave out --evaluation")
+    name = plan.partition.split("(")[0]
+    kinds = {"pow": ("power", False), "bcs": ("equal", True), "ics": ("power", True)}
+    if name not in kinds:
+        raise PlanError(f"preset released has only {', '.join(kinds)}; no code was published for {name}")
+    sizes, shifted = kinds[name]
+    options = {"seed": seed, "leak": leak, "fraction": plan.fraction * plan.scale, "shifted": shifted}
+    return federate_released(dataset, sizes, plan.clients, **options)  # type: ignore[arg-type]
+
+
+def with_stored_rows(federation: Federation, path: Path) -> Federation:
+    """The rows stored with the run, or these, stored now: another processor may round and draw otherwise."""
+    if not path.exists():
+        rows = {"validation": federation.validation, "global_test": federation.global_test}
+        parts = {"train": federation.train, "test": federation.test}
+        tree = {part: {str(k): tensor(own) for k, own in enumerate(all_)} for part, all_ in parts.items()}
+        data = wire.dumps(tree | {name: tensor(own) for name, own in rows.items()})
+        wire.write(path, data + hashlib.sha256(data).digest())
+    stored_bytes = path.read_bytes()
+    data, seal = stored_bytes[:-SEAL], stored_bytes[-SEAL:]
+    if hashlib.sha256(data).digest() != seal:
+        raise PlanError(f"{path} is damaged; without it the rows are drawn anew: move it away to do that")
+    stored = wire.loads(data)
+    train, test = (
+        tuple(stored[part][str(k)].numpy() for k in range(federation.clients)) for part in ("train", "test")
+    )
+    common = {name: stored[name].numpy() for name in ("validation", "global_test")}
+    return replace(federation, train=train, test=test, **common)
+
+
+def contents(federation: Federation) -> str:
+    """A checksum of the very rows every client trains on and is judged on."""
+    total = hashlib.sha256()
+    for rows in (
+        *federation.train,
+        *map(federation.test_rows, range(federation.clients)),
+        federation.validation,
+    ):
+        total.update(rows.tobytes())
+    total.update(np.ascontiguousarray(federation.dataset.x).data)
+    total.update(federation.dataset.y.tobytes())
+    return total.hexdigest()[:16]
