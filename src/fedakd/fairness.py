@@ -120,7 +120,7 @@ def cf_interval(
     cf = 100 * _pearson(before[chosen], after[chosen])
     defined = cf[np.isfinite(cf)]
     # Ends taken from a minority of the resamples would describe those, not CF.
-    return _ends(defined, clients, level) if 2 * len(defined) >= draws else UNKNOWN
+    return bootstrap_ends(defined, clients, level) if 2 * len(defined) >= draws else UNKNOWN
 
 
 def mean_gain_interval(
@@ -138,7 +138,7 @@ def mean_gain_interval(
     by_seed, by_client = (rng.multinomial(n, np.full(n, 1 / n), draws) for n in table.shape)  # counts
     total = ((by_seed @ np.where(known, table, 0.0)) * by_client).sum(1)
     count = ((by_seed @ known) * by_client).sum(1)
-    return _ends(total[count > 0] / count[count > 0], clients, level)
+    return bootstrap_ends(total[count > 0] / count[count > 0], clients, level)
 
 
 def gains(standalone: Values, federated: Values) -> tuple[float, ...]:
@@ -246,16 +246,16 @@ def _ranks(x: Array) -> Array:
     return np.asarray(shared[group][np.argsort(order)])
 
 
-def _ends(values: Array, clients: int, level: float) -> Interval:
-    """Quantiles of bootstrap draws, moved outwards where clients are few.
+def bootstrap_ends(draws: Array, units: int, level: float) -> Interval:
+    """Quantiles of bootstrap draws, moved outwards where the units resampled, clients or seeds, are few.
 
     Plain percentiles forget that a resample of n varies (n-1)/n too little and that its scale is a guess:
     simulated with 10 clients, nominal 95 % covered 91 % for CF and 89 % for a mean; so moved, 95 % and 94 %.
     """
     from scipy.special import ndtr, stdtrit  # not needed to import this module
 
-    tail = float(ndtr(math.sqrt(clients / (clients - 1)) * stdtrit(clients - 1, (1 - level) / 2)))
-    low, high = np.quantile(values, [tail, 1 - tail])
+    tail = float(ndtr(math.sqrt(units / (units - 1)) * stdtrit(units - 1, (1 - level) / 2)))
+    low, high = np.quantile(draws, [tail, 1 - tail])
     return float(low), float(high)
 
 
