@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fedakd.rounds import Round
 
 app = typer.Typer(
-    help="Figures of the paper as commands, each with the control it needs.", no_args_is_help=True
+    help="Tables and figures of the paper as commands; `fedakd paper list` tells which.", no_args_is_help=True
 )
 Out = Annotated[Path, typer.Option(help="Where the figure (SVG, PNG, PDF) and its numbers (CSV) go.")]
 Workers = Annotated[int | None, typer.Option(min=0, show_default="cores", help="Processes; 0: this one.")]

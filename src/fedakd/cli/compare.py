@@ -1,0 +1,208 @@
+"""The commands `fedakd compare` and `fedakd merge`, and what the paper's tables share with them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+
+from fedakd.errors import PlanError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fedakd.cli.board import Board
+    from fedakd.compare import Comparison, Job, Results, Store
+    from fedakd.paper.tables import SubTable
+
+Out = Annotated[
+    Path | None, typer.Option(show_default="runs/<name of the plan>", help="Where the results go.")
+]
+StoreAt = Annotated[
+    Path | None,
+    typer.Option("--store", show_default="the results' folder", help="Where cells are kept and looked for."),
+]
+Shard = Annotated[
+    str | None, typer.Option(metavar="K/N", help="Compute the k-th of n parts only; see `fedakd merge`.")
+]
+Processes = Annotated[int | None, typer.Option("--workers", min=0, show_default="cores", help="Processes.")]
+Parallel = Annotated[
+    str,
+    typer.Option(
+        help="What runs side by side: cells, clients, or auto: clients if cells are fewer than cores."
+    ),
+]
+DataDir = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the datasets' files are.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON on standard output.")]
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a comparison is carried out; nothing of this changes its numbers."""
+
+    out: Path
+    store: Path
+    command: str
+    table: str = ""  # of the paper, whose published numbers are shown beside ours
+    shard: str | None = None
+    processes: int | None = None
+    parallel: str = "auto"
+    data_dir: Path | None = None
+    quiet: bool = False
+    as_json: bool = False
+    estimate: bool = False
+
+
+def compare(
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="A TOML file: datasets, partitions, methods, seeds.")
+    ],
+    out: Out = None,
+    store: StoreAt = None,
+    shard: Shard = None,
+    workers: Processes = None,
+    parallel: Parallel = "auto",
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare methods over datasets, partitions and seeds, with statistics.
+
+    What is stored is not computed again: a comparison that was stopped, killed or extended goes on where it
+    was, and several processes may work in one folder. A plan looks like this:
+
+    title = "Does it pay to join?"\n
+    datasets = ["digits"]\n
+    partitions = ["pow", "ics(2)"]\n
+    methods = ["fedavg", "fedakd"]\n
+    seeds = 3\n
+    rounds = 10
+
+    Any field of a run may be set (clients, lr, model, scale, ...), for some settings by [[override]].
+    """
+    from fedakd.compare import read_comparison
+
+    asked = read_comparison(plan)
+    out = Path("runs") / plan.stem if out is None else out
+    options = (shard, workers, parallel, data_dir, quiet, as_json)
+    carry_out(asked, Way(out, store or out, typed(), "", *options))
+
+
+def merge(
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Parts of one comparison.")],
+    out: Annotated[Path, typer.Option(help="Where all of it goes.")],
+) -> None:
+    """Put the parts of one comparison together that were computed with --shard."""
+    from rich.console import Console
+
+    from fedakd.compare import Store, read
+    from fedakd.compare.merge import merge as merged
+    from fedakd.compare.results import record
+
+    found = merged(folders, Store(out))
+    record(out, found.comparison, Store(out), found.command, found.versions)
+    typer.echo(
+        f"{found.copied} cells copied, {found.present} were there, {found.missing} are missing", err=True
+    )
+    conclude(read(out), "", Console(), as_json=False)
+
+
+def carry_out(asked: Comparison, way: Way) -> Results:
+    """Everything from the first cell to the tables; exits with 1 if a cell failed, 130 after Ctrl-C."""
+    from rich.console import Console
+
+    from fedakd.cli.board import Board
+    from fedakd.compare import Store, jobs_of, read, sharded
+    from fedakd.compare.results import record
+    from fedakd.experiment import versions
+
+    console, store = Console(stderr=True), Store(way.store)
+    jobs = sharded(jobs_of(asked), way.shard)
+    record(way.out, asked, store, way.command, versions())
+    _announce(console, jobs, store, way)
+    with Board(console, jobs, way.quiet) as board:
+        _work(jobs, store, board, way)
+    results = read(way.out)
+    conclude(results, way.table, Console(), way.as_json)
+    if board.failures:
+        raise PlanError(
+            f"{len(board.failures)} of {len(jobs)} cells failed; the first: {board.failures[0][1]}"
+        )
+    return results
+
+
+def _work(jobs: list[Job], store: Store, board: Board, way: Way) -> None:
+    from fedakd.compare.crew import Crew
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        Crew(store, board, way.processes, _known(way.parallel), way.data_dir).work(jobs)
+    except KeyboardInterrupt:
+        board.bars.stop()
+        board.console.print("\nstopped; every finished round is kept. Continue with:")
+        board.console.print(way.command, markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None
+
+
+def _known(parallel: str) -> Any:
+    from fedakd.compare.crew import Parallel as Known
+    from fedakd.errors import unknown
+
+    if parallel not in get_args(Known):
+        raise PlanError(unknown("--parallel", parallel, get_args(Known)))
+    return parallel
+
+
+def _announce(console: Console, jobs: list[Job], store: Store, way: Way) -> None:
+    """How much there is to do, and how long it will take."""
+    from fedakd.cli.board import duration
+    from fedakd.compare.estimate import expected
+    from fedakd.simulation import cores
+
+    left = [job for job in jobs if not store.done(job.name)]
+    if way.quiet:
+        return
+    said = f"{len(jobs)} cells, {len(jobs) - len(left)} of them stored"
+    if left and way.estimate:
+        count = cores() if way.processes is None else max(1, way.processes)
+        said += f"; about {duration(expected(left, count, way.data_dir))} on {count} cores, by one short cell"
+    console.print(f"{said}; results go to {way.out}", markup=False, highlight=False, soft_wrap=True)
+
+
+def conclude(results: Results, table: str, console: Console, as_json: bool) -> list[SubTable]:
+    """The summary, into the folder and onto the screen."""
+    from fedakd import outcome
+    from fedakd.cli.catalogue import put
+    from fedakd.paper.forms import notes, terminal
+
+    parts = outcome.write_outcome(results, table)
+    if as_json:
+        sys.stdout.write(json.dumps(outcome.summary(results), indent=2) + "\n")
+        return parts
+    for remark in outcome.remarks(results):
+        console.print(f"! {remark}", style="bold", markup=False, highlight=False)
+    for part in parts:
+        for block in terminal(part):
+            put(console, *block.forms, title=block.title)
+        for note in notes(part, "terminal"):
+            console.print(note, style="dim", markup=False, highlight=False)
+    console.print(
+        f"results: {results.folder}; as a page: fedakd report {results.folder}", markup=False, soft_wrap=True
+    )
+    return parts
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def typed() -> str:
+    """The command as it was typed, to be repeated."""
+    return shlex.join(["fedakd", *sys.argv[1:]])

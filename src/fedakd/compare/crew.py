@@ -1,0 +1,201 @@
+"""All jobs of a comparison, several cells at once or several clients of one cell at once."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from signal import SIGINT
+from typing import Literal, cast
+
+from fedakd.audit import Audit
+from fedakd.compare.jobs import Job
+from fedakd.compare.store import Store
+from fedakd.compare.work import Foreman, Hand
+from fedakd.engine.processes import Workers, unheard
+from fedakd.errors import FedakdError
+from fedakd.experiment import Cell, Observer
+from fedakd.rounds import Round
+from fedakd.simulation import cores
+
+Parallel = Literal["auto", "cells", "clients"]
+
+
+class CrewDied(FedakdError):
+    """Processes that computed cells ended by themselves."""
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Who does the jobs of one comparison on this machine."""
+
+    store: Store
+    foreman: Foreman
+    processes: int | None = None  # None: one for each core
+    parallel: Parallel = "auto"
+    data_dir: Path | None = None
+
+    def work(self, jobs: list[Job]) -> None:
+        """Returns when all jobs are done or have failed, whoever did them."""
+        count = cores() if self.processes is None else self.processes
+        left = [job for job in jobs if not self.store.done(job.name)]
+        for job in jobs:
+            if job not in left:
+                self.foreman.found(job)
+        if left and self.by_cells(len(left), count):
+            self.side_by_side(left, min(count, len(left)))
+        elif left:
+            self.one_by_one(left, count)
+
+    def by_cells(self, jobs: int, count: int) -> bool:
+        """Cells side by side never wait for each other, clients do, for the largest of them each round.
+
+        With fewer cells than cores that is the lesser evil.
+        """
+        if count < 2 or self.parallel == "clients":
+            return False
+        return self.parallel == "cells" or jobs >= count
+
+    def one_by_one(self, jobs: list[Job], count: int) -> None:
+        with self.store.spool() as spool:
+            pool: int | Workers = Workers(count, spool) if count else 0
+            try:
+                Hand(self.store, self.foreman, pool, data_dir=self.data_dir).work(jobs)
+            finally:
+                if isinstance(pool, Workers):
+                    pool.close()
+
+    def side_by_side(self, jobs: list[Job], count: int) -> None:
+        members = [Member(jobs, self.store, self.data_dir) for _ in range(count)]
+        try:
+            listen(members, jobs, self.foreman)
+        finally:
+            for member in members:
+                member.end()
+        if any(not self.store.done(job.name) for job in jobs) and all(not one.content for one in members):
+            raise CrewDied("every process that computed cells died; what they had done is kept")
+
+
+class Member:
+    """A process with one thread that goes through all jobs and takes those that are free."""
+
+    def __init__(self, jobs: list[Job], store: Store, data_dir: Path | None) -> None:
+        context = get_context("spawn")  # forking a process that has run torch's threads can deadlock
+        self.pipe, theirs = context.Pipe(duplex=False)
+        arguments = (theirs, jobs, store.path, data_dir)
+        self.process = context.Process(target=serve, args=arguments, name="fedakd-cells", daemon=True)
+        with unheard(SIGINT):  # Ctrl-C is for the parent
+            self.process.start()
+        theirs.close()
+        self.content = False  # whether it has come to the end of the jobs
+
+    def end(self) -> None:
+        self.pipe.close()
+        if not self.content:
+            self.process.kill()  # in the middle of a round: the last one is on disk
+        self.process.join()
+
+
+def listen(members: list[Member], jobs: list[Job], foreman: Foreman) -> None:
+    """Tells the foreman what members say, each end of a job once, until no member is left."""
+    by_name = {job.name: job for job in jobs}
+    ended: set[str] = set()
+    active = {member.pipe: member for member in members}
+    while active:
+        for pipe in cast(list[Connection], wait(list(active))):
+            try:
+                kind, *told = pipe.recv()
+            except (EOFError, OSError):
+                member = active.pop(pipe)
+                if not member.content:
+                    foreman.watching.noticed("a process that computed cells died; others take over")
+                continue
+            if kind == "end":
+                active[pipe].content = True
+            elif kind in JOB_EVENTS:
+                name, *rest = told
+                if kind not in ENDS or name not in ended:
+                    getattr(foreman, kind)(by_name[name], *rest)
+                ended |= {name} if kind in ENDS else set()
+            elif kind == "waiting":
+                foreman.waiting(*told)
+            else:
+                getattr(foreman.watching, kind)(*told)
+
+
+JOB_EVENTS = ("took", "finished", "found", "failed", "advanced")
+ENDS = ("finished", "found", "failed")
+
+
+def serve(pipe: Connection, jobs: list[Job], path: Path, data_dir: Path | None) -> None:
+    """What a member does; it ends with its parent, however that ends."""
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=follow, args=(parent.sentinel,), daemon=True).start()
+    Hand(Store(path), Caller(pipe), 0, threads=1, data_dir=data_dir).work(jobs)
+    pipe.send(("end",))
+
+
+def follow(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+class Caller:
+    """A member's foreman and observer: says everything into the pipe."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
+        self.job: Job | None = None
+
+    @property
+    def watching(self) -> Observer:
+        return self
+
+    def took(self, job: Job) -> None:
+        self.job = job
+        self.pipe.send(("took", job.name))
+
+    def finished(self, job: Job, seconds: float) -> None:
+        self.pipe.send(("finished", job.name, seconds))
+
+    def found(self, job: Job) -> None:
+        self.pipe.send(("found", job.name))
+
+    def failed(self, job: Job, why: str) -> None:
+        self.pipe.send(("failed", job.name, why))
+
+    def waiting(self, jobs: int) -> None:
+        self.pipe.send(("waiting", jobs))
+
+    def advanced(self, job: Job, done: int, rounds: int) -> None:
+        self.pipe.send(("advanced", job.name, done, rounds))
+
+    def fetching(self, file: str, done: int, total: int | None) -> None:
+        self.pipe.send(("fetching", file, done, total))
+
+    def federated(self, found: Audit) -> None:
+        self.pipe.send(("federated", found))
+
+    def began(self, method: str, seed: int, rounds: int, done: int, clients: int) -> None:
+        self.rounds = rounds
+        self._advance(done)
+
+    def progressed(self, stage: str, client: int) -> None:
+        pass
+
+    def judged(self, record: Round) -> None:
+        self._advance(record.number)
+
+    def _advance(self, done: int) -> None:
+        if self.job is not None:
+            self.advanced(self.job, done, self.rounds)
+
+    def noticed(self, notice: str) -> None:
+        self.pipe.send(("noticed", notice))
+
+    def ended(self, cell: Cell) -> None:
+        pass

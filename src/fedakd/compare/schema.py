@@ -1,0 +1,162 @@
+"""What a comparison is to do: datasets x partitions x methods x seeds, from a TOML file.
+
+title = "Does it pay to join?"
+datasets = ["digits"]
+partitions = ["pow", "ics(2)"]
+methods = ["fedavg", "fedakd"]          # Standalone is always part of it
+seeds = 3                               # 0, 1, 2; or a list
+preset = "tuned"
+rounds = 20                             # this and what follows: fields of `fedakd.plan.Plan`
+
+[[override]]                            # for some of the settings; later ones win
+dataset = "digits"
+partition = "ics(2)"
+set = { lr = 0.005 }
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from fedakd import partition as partitions_
+from fedakd.data import source
+from fedakd.errors import FedakdError, PlanError
+from fedakd.plan import Plan, Preset, explained, resolve
+
+T = TypeVar("T")
+GRID = {"title", "about", "datasets", "partitions", "methods", "seeds", "preset", "override"}
+CHOICES = set(Plan.model_fields) - {"dataset", "partition", "methods", "seeds", "preset"}
+
+
+class Override(BaseModel):
+    """What some settings have otherwise: those of this dataset, this partition, or both."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: str | None = None
+    partition: str | None = None
+    set: dict[str, Any]
+
+    @field_validator("partition")
+    @classmethod
+    def _one_spelling(cls, value: str | None) -> str | None:
+        return None if value is None else said_of("override.partition", canonical, value)
+
+    @field_validator("set")
+    @classmethod
+    def _known(cls, value: dict[str, Any]) -> dict[str, Any]:
+        check_choices(value)
+        return value
+
+    def holds(self, dataset: str, partition: str) -> bool:
+        return self.dataset in (None, dataset) and self.partition in (None, partition)
+
+
+class Comparison(BaseModel):
+    """Everything said in one place; `settings` has it resolved, one plan for each dataset and partition."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    title: str
+    about: str = ""
+    datasets: tuple[str, ...] = Field(min_length=1)
+    partitions: tuple[str, ...] = Field(min_length=1)
+    methods: tuple[str, ...] = Field(min_length=1)
+    seeds: tuple[int, ...] = (0, 1, 2)
+    preset: Preset = "tuned"
+    override: tuple[Override, ...] = ()
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _counted(cls, value: Any) -> Any:
+        """A number of seeds stands for the first ones."""
+        return list(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @field_validator("datasets")
+    @classmethod
+    def _there(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            said_of("datasets", source, name)
+        return tuple(dict.fromkeys(value))
+
+    @field_validator("partitions")
+    @classmethod
+    def _one_spelling(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(said_of("partitions", canonical, one) for one in value))
+
+    @model_validator(mode="after")
+    def _settings_resolve(self) -> Comparison:
+        check_choices(self.choices)
+        for one in self.override:
+            if not any(one.holds(dataset, partition) for dataset, partition in self.grid):
+                where = ", ".join(str(part) for part in (one.dataset, one.partition) if part)
+                raise PlanError(f"override: there is no setting {where!r}; settings are {self.grid}")
+        _ = self.settings
+        return self
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """The fields of a plan that hold for every setting."""
+        return dict(self.__pydantic_extra__ or {})
+
+    @property
+    def grid(self) -> list[tuple[str, str]]:
+        return [(dataset, partition) for dataset in self.datasets for partition in self.partitions]
+
+    @property
+    def settings(self) -> list[Plan]:
+        return [self.setting(dataset, partition) for dataset, partition in self.grid]
+
+    def setting(self, dataset: str, partition: str) -> Plan:
+        said: dict[str, Any] = {"preset": self.preset, **self.choices}
+        for one in self.override:
+            said |= one.set if one.holds(dataset, partition) else {}
+        said |= {"partition": partition, "methods": self.methods, "seeds": self.seeds}
+        return resolve(dataset=dataset, **said)
+
+
+def canonical(partition: str) -> str:
+    """The one spelling of a partition's text."""
+    return partitions_.text(partitions_.parse(partition))
+
+
+def said_of(key: str, read: Callable[[str], T], value: str) -> T:
+    """What a text stands for; if it stands for nothing, the error names the key it was said under."""
+    try:
+        return read(value)
+    except FedakdError as error:
+        raise PlanError(f"{key}: {error}") from error
+
+
+def check_choices(said: dict[str, Any]) -> None:
+    """Keys are those of a plan, and no others."""
+    for key in said:
+        if key not in CHOICES | {"preset"}:
+            allowed = ", ".join(sorted(CHOICES | GRID))
+            raise PlanError(f"{key} is no key of a comparison, got {said[key]!r}; allowed are {allowed}")
+
+
+def read_comparison(path: Path, **changes: Any) -> Comparison:
+    """The comparison in a file, with what the caller says otherwise; None changes nothing."""
+    try:
+        said = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise PlanError(f"{path}: expected a TOML file with a comparison; {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PlanError(f"{path}: this is not TOML: {error}") from error
+    return comparison(said, str(path), **changes)
+
+
+def comparison(said: dict[str, Any], where: str, **changes: Any) -> Comparison:
+    changed = {key: value for key, value in changes.items() if value is not None}
+    try:
+        return Comparison(**{**said, **changed})
+    except ValidationError as error:
+        raise PlanError(f"{where}: {explained(error)}") from error
+    except FedakdError as error:
+        raise PlanError(f"{where}: {error}") from error

@@ -1,0 +1,224 @@
+"""Our results beside the published ones: for each measure methods by datasets and partitions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedakd.compare.results import MEASURES, Results, Setting
+from fedakd.errors import PlanError, unknown
+from fedakd.fairness import Spread
+from fedakd.paper.published import BOLD, TITLES, Published, published
+from fedakd.plan import REFERENCE
+from fedakd.summary import named
+
+if TYPE_CHECKING:
+    from fedakd.ranking import Ranks, Standing
+
+MOST_TOLD = 5
+PAPER_MEASURES = ("maximum", "average", "cf")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A dataset and partition; `label` tells it from the other columns of its dataset."""
+
+    dataset: str
+    partition: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What came of a method in one column, and what was published; None where there is nothing."""
+
+    ours: Standing | None = None
+    published: Spread | None = None
+
+    @property
+    def difference(self) -> float:
+        """Ours less the published, in the measure's own unit; nan if either is missing."""
+        return self.ours.mean - self.published.mean if self.ours and self.published else math.nan
+
+
+@dataclass(frozen=True)
+class SubTable:
+    table: str
+    measure: str
+    columns: tuple[Column, ...]
+    rows: dict[str, tuple[Entry, ...]]  # by method, as the plans write it; an entry for each column
+    notes: tuple[str, ...]  # what the numbers can tell, sentence by sentence
+
+    @property
+    def title(self) -> str:
+        unit = {"cf": "", "mean_gain": " (points)"}.get(self.measure, " (%)")
+        return f"{TITLES.get(self.table, self.table)}, {MEASURES[self.measure]}{unit}"
+
+    @property
+    def factor(self) -> int:
+        """From the measure's own unit to points."""
+        return 1 if self.measure == "cf" else 100
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(column.dataset for column in self.columns))
+
+    def of_dataset(self, dataset: str) -> SubTable:
+        """The columns of one dataset."""
+        at = [k for k, column in enumerate(self.columns) if column.dataset == dataset]
+        return self.part(at)
+
+    def part(self, at: Sequence[int]) -> SubTable:
+        """Some of the columns."""
+        rows = {method: tuple(own[k] for k in at) for method, own in self.rows.items()}
+        return SubTable(self.table, self.measure, tuple(self.columns[k] for k in at), rows, self.notes)
+
+
+def subtables(
+    results: Results, table: str, measures: Sequence[str] = PAPER_MEASURES, *, seed: int = 0
+) -> list[SubTable]:
+    """One for each measure; `table` says where the published numbers are, `seed` is of the resampling.
+
+    A table the paper does not have (a comparison of one's own) has nothing published in it.
+    """
+    for measure in measures:
+        if measure not in MEASURES:
+            raise PlanError(unknown("measure", measure, MEASURES))
+    known = published(table) if table in TITLES else Published(table, {})
+    return [_subtable(results, known, measure, seed) for measure in measures]
+
+
+def _subtable(results: Results, known: Published, measure: str, seed: int) -> SubTable:
+    from fedakd.ranking import standings
+
+    columns, methods = columns_of(results.settings), methods_of(results.settings, measure)
+    scores = [scores_of(setting, measure) for setting in results.settings]
+    places = [standings(own, rng=np.random.default_rng(seed)) for own in scores]
+    rows = {
+        method: tuple(
+            Entry(ours.get(method), known.value(measure, column.dataset, column.partition, method))
+            for ours, column in zip(places, columns, strict=True)
+        )
+        for method in methods
+    }
+    found = SubTable(
+        known.table, measure, columns, rows, (detectable_of(scores, measure), ranks_line(scores))
+    )
+    return replace(found, notes=(*found.notes, *remarks_on(found, results.settings, known)))
+
+
+def columns_of(settings: Sequence[Setting]) -> tuple[Column, ...]:
+    """Named by their partition, and by what else of the plan differs where that is not enough."""
+    plans = [setting.plan for setting in settings]
+    found = []
+    for plan in plans:
+        twins = [one for one in plans if (one.dataset, one.partition) == (plan.dataset, plan.partition)]
+        differing = [field for field in ("preset", "rounds", "clients", "scale") if _differs(field, twins)]
+        said = [f"{field} {getattr(plan, field)}" for field in differing]
+        found.append(Column(plan.dataset, plan.partition, ", ".join([plan.partition, *said])))
+    return tuple(found)
+
+
+def _differs(field: str, plans: Sequence[object]) -> bool:
+    return len({getattr(plan, field) for plan in plans}) > 1
+
+
+def methods_of(settings: Sequence[Setting], measure: str) -> list[str]:
+    """In the order of the plans; the reference's CF is 100 by definition, and its gain 0."""
+    hidden = {REFERENCE} if measure in ("cf", "mean_gain") else set()
+    asked = dict.fromkeys(method for setting in settings for method in setting.plan.methods)
+    return [method for method in asked if method not in hidden]
+
+
+def scores_of(setting: Setting, measure: str) -> dict[str, dict[int, float]]:
+    """Method -> seed -> the measure, of the methods that are shown."""
+    shown = methods_of([setting], measure)
+    return {method: own for method, own in setting.scores(measure).items() if method in shown}
+
+
+def detectable_of(scores: Sequence[dict[str, dict[int, float]]], measure: str) -> str:
+    """What one column could have shown."""
+    from fedakd.statistics import detectable_line
+
+    # Named by their column, methods are paired within columns only.
+    apart = {
+        f"{method}, column {k}": {(k, seed): value for seed, value in own.items()}
+        for k, column in enumerate(scores)
+        for method, own in column.items()
+    }
+    unit, per_unit = ("points of CF", 1.0) if measure == "cf" else ("points", 100.0)
+    found = detectable_line(apart, unit, per_unit=per_unit)
+    return f"In one column: {found[0].lower()}{found[1:]}" if len(scores) > 1 else found
+
+
+def ranks_line(scores: Sequence[dict[str, dict[int, float]]]) -> str:
+    """Friedman's ranks over the columns by their means over seeds, or over the seeds of a single column."""
+    from fedakd.ranking import friedman
+
+    blocks = "seeds" if len(scores) == 1 else "columns"
+    means: dict[str, dict[int, float]] = {}
+    for k, column in enumerate(scores):
+        for method, own in column.items():
+            known = own if blocks == "seeds" else {k: _mean(own)}
+            means.setdefault(method, {}).update(known)
+    found = friedman(means)
+    if found is None:
+        return f"Too few methods or {blocks} for Friedman's ranks."
+    return ranks_told(found, blocks)
+
+
+def ranks_told(found: Ranks, blocks: str) -> str:
+    order = ", ".join(f"{named(method)} {rank:.1f}" for method, rank in found.ranks.items())
+    p = "p < 0.001" if found.p < 0.001 else f"p = {found.p:.3f}"
+    return (
+        f"Mean ranks over {found.blocks} {blocks} (1 is best): {order}. Friedman {p}; mean ranks that are "
+        f"{found.critical_difference:.1f} or more apart differ significantly (Nemenyi, 0.05)."
+    )
+
+
+def remarks_on(table: SubTable, settings: Sequence[Setting], known: Published) -> Iterator[str]:
+    """What else a reader must know: seeds that are missing, bold numbers that are not the largest, rounds."""
+    if few := list(fewer_seeds(table, settings)):
+        more = f" and {len(few) - MOST_TOLD} more" if len(few) > MOST_TOLD else ""
+        yield f"Over fewer seeds than planned: {'; '.join(few[:MOST_TOLD])}{more}."
+    shown = {(column.dataset, column.partition) for column in table.columns}
+    for one in known.overtaken():
+        if one.measure == table.measure and (one.dataset, one.partition) in shown:
+            yield (
+                f"The paper prints {named(BOLD)} in bold for {one.dataset}, {one.partition}, "
+                f"though the number of {named(one.method)} is larger."
+            )
+    for setting in settings:
+        if setting.plan.equal_time:
+            yield rounds_line(setting, known)
+
+
+def fewer_seeds(table: SubTable, settings: Sequence[Setting]) -> Iterator[str]:
+    """Numbers that are not over all seeds of their plan: not done yet, or undefined."""
+    for method, own in table.rows.items():
+        for column, setting, entry in zip(table.columns, settings, own, strict=True):
+            planned = len(setting.plan.seeds)
+            if entry.ours and entry.ours.count < planned:
+                yield f"{named(method)} {column.dataset} {column.label} {entry.ours.count} of {planned}"
+
+
+def rounds_line(setting: Setting, known: Published) -> str:
+    """How many rounds each method got in the same time, mean over seeds."""
+    plan, counts = setting.plan, {row.method: fmean(row.rounds) for row in setting.rows if row.judged}
+    found = {name: known.rounds(plan.dataset, plan.partition, name) for name in counts}
+    said = [
+        f"{named(name)} {count:.0f}" + (f" ({found[name]})" if found[name] else "")
+        for name, count in counts.items()
+    ]
+    timed = named(plan.equal_time or REFERENCE)
+    return f"Rounds in the time of {timed}, {setting.label} (published): {', '.join(said) or 'none yet'}."
+
+
+def _mean(values: dict[int, float]) -> float:
+    known = [value for value in values.values() if not math.isnan(value)]
+    return fmean(known) if known else math.nan

@@ -1,0 +1,64 @@
+"""Parts of a comparison are put together only if they are parts of one, and do not contradict."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from small import bytes_of, small, worked
+
+from fedakd.compare import Store, jobs_of
+from fedakd.compare.merge import merge
+from fedakd.compare.results import read, record
+from fedakd.errors import PlanError
+
+FEW = {"methods": ["fedavg"], "partitions": ["pow"], "seeds": 2}
+
+
+def part(path, seeds, **changes):
+    asked = small(**{**FEW, **changes})
+    worked(path, [job for job in jobs_of(asked) if job.seed in seeds])
+    record(path, asked, Store(path), "fedakd compare plan.toml", {})
+    return path
+
+
+def test_parts_make_a_whole(tmp_path):
+    parts = [part(tmp_path / str(seed), [seed]) for seed in (0, 1)]
+    found = merge(parts, Store(tmp_path / "whole"))
+    assert (found.copied, found.present, found.missing) == (4, 0, 0)
+    worked(tmp_path / "alone", **FEW)
+    assert bytes_of(tmp_path / "whole") == bytes_of(tmp_path / "alone")
+
+
+def test_what_nobody_has_is_missing(tmp_path):
+    found = merge([part(tmp_path / "0", [0])], Store(tmp_path / "whole"))
+    assert (found.copied, found.missing) == (2, 2)
+
+
+def test_another_comparison_is_refused(tmp_path):
+    parts = [part(tmp_path / "a", [0]), part(tmp_path / "b", [1], lr=0.5)]
+    with pytest.raises(PlanError, match="b holds another comparison than"):
+        merge(parts, Store(tmp_path / "whole"))
+    assert not (tmp_path / "whole").exists()
+
+
+def test_a_contradiction_is_refused(tmp_path):
+    parts = [part(tmp_path / name, [0]) for name in ("a", "b")]
+    assert merge(parts, Store(tmp_path / "fine")).copied == 2
+    cell = next((tmp_path / "b").glob("cells/*"))
+    fields = json.loads((cell / "cell.json").read_text())
+    (cell / "cell.json").write_text(json.dumps({**fields, "data": "other rows"}))
+    done = json.loads((cell / "done.json").read_text())
+    from fedakd.plan import fingerprint
+
+    done["identity"] = fingerprint({**fields, "data": "other rows"})
+    (cell / "done.json").write_text(json.dumps(done))
+    with pytest.raises(PlanError, match="was computed twice with different results"):
+        merge(parts, Store(tmp_path / "whole"))
+
+
+def test_a_folder_without_a_comparison_is_refused(tmp_path):
+    with pytest.raises(PlanError, match=r"holds no comparison: expected a comparison\.json"):
+        merge([tmp_path], Store(tmp_path / "whole"))
+    with pytest.raises(PlanError, match="holds no run"):
+        read(tmp_path)

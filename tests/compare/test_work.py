@@ -1,0 +1,127 @@
+"""Whoever works on a comparison takes what is free, once, and nothing is lost by failures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small import Clerk, bytes_of, small, worked
+
+from fedakd.compare import Store, jobs_of
+from fedakd.compare.crew import Crew
+from fedakd.compare.results import read, record
+from fedakd.compare.work import Hand
+from fedakd.experiment import stored_cell
+
+FEW = {"methods": ["fedavg"], "partitions": ["pow"], "seeds": 1}
+
+
+def test_what_is_stored_is_not_computed_again(tmp_path):
+    assert len(worked(tmp_path, **FEW).named("finished")) == 2
+    again = worked(tmp_path, **{**FEW, "methods": ["fedavg", "fedprox"]})
+    assert again.named("took") == ["digits pow(1) fedprox seed 0"]
+    assert len(again.named("found")) == 2
+
+
+def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path):
+    """A shift no federation can have fails its cells; CFFL cannot begin where its threshold expels all."""
+    clerk = worked(tmp_path, partitions=["ics(500)", "pow"], methods=["fedavg"], seeds=1)
+    assert sorted(clerk.named("failed")) == [f"digits ics(500) {m} seed 0" for m in ("fedavg", "standalone")]
+    assert "500" in clerk.reasons["digits ics(500) fedavg seed 0"]
+    assert len(clerk.named("finished")) == 2
+
+
+def test_a_method_that_cannot_begin_does_not_stop_the_others_of_its_federation(tmp_path):
+    methods = ["cffl(expel=0.9, expel_by=constant)", "fedavg"]
+    clerk = worked(tmp_path, methods=methods, partitions=["pow"], seeds=1)
+    assert [label.split()[2] for label in clerk.named("failed")] == ["cffl(expel=0.9,"]
+    assert len(clerk.named("finished")) == 2
+
+
+def test_what_somebody_else_computes_is_waited_for_and_taken_over_if_they_give_up(tmp_path):
+    store, clerk = Store(tmp_path), Clerk()
+    jobs = jobs_of(small(**FEW))
+    other = store.claim(jobs[0].name)
+    other.__enter__()
+    pauses = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            other.__exit__(None, None, None)
+
+    Hand(store, clerk, pause=pause).work(jobs)
+    assert clerk.named("took") == [jobs[1].label, jobs[0].label]
+    assert clerk.named("waiting") == ["1", "1"]
+
+
+def test_equal_time_ends_the_others_when_the_time_of_one_is_used_up(tmp_path):
+    changes = {"methods": ["fedavg", "fedakd"], "partitions": ["pow"], "seeds": 1, "equal_time": "fedakd"}
+    worked(tmp_path, **changes, rounds=5)
+    cells = cells_of(tmp_path, **changes, rounds=5)
+    given = sum(r.seconds for r in cells["fedakd"].rounds)
+    used = [r.seconds for r in cells["fedavg"].rounds]
+    assert len(cells["fedakd"].rounds) == len(cells["standalone"].rounds) == 5
+    assert sum(used[:-1]) < given <= sum(used) or len(used) == 100
+    assert cells["fedavg"].rounds[-1].scores
+
+
+def cells_of(path: Path, **changes: object):
+    found = {job.method: (job, Store(path).done(job.name)) for job in jobs_of(small(**changes))}
+    return {name: stored_cell(own, name, job.seed) for name, (job, own) in found.items()}
+
+
+def test_if_the_one_that_sets_the_time_fails_so_do_those_that_get_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedakd.methods.fedakd.FedAKD.client_update", lambda *_: 1 / 0)
+    changes = {"methods": ["fedavg", "fedakd"], "partitions": ["pow"], "seeds": 1, "equal_time": "fedakd"}
+    clerk = worked(tmp_path, **changes)
+    assert "which failed" in clerk.reasons["digits pow(1) fedavg seed 0"]
+
+
+@pytest.mark.slow
+def test_cells_and_clients_side_by_side_write_the_same_bytes(tmp_path):
+    for parallel in ("cells", "clients"):
+        clerk = Clerk()
+        Crew(Store(tmp_path / parallel), clerk, 2, parallel).work(jobs_of(small()))
+        assert len(clerk.named("finished")) == 12
+    one, other = (bytes_of(tmp_path / parallel) for parallel in ("cells", "clients"))
+    assert one.keys() == other.keys()
+    assert one == other
+    worked(tmp_path / "alone")
+    assert bytes_of(tmp_path / "alone") == one
+
+
+@pytest.mark.slow
+def test_a_member_that_dies_is_told_of_and_the_others_take_over(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedakd.compare.crew.serve", dying)
+    clerk = Clerk()
+    Crew(Store(tmp_path), clerk, 2, "cells").work(jobs_of(small(**FEW)))
+    assert len(clerk.named("finished")) == 2
+    assert any("died" in notice for notice in clerk.watching.notices)
+
+
+def dying(pipe, jobs, path, data_dir):
+    """The first to come dies; the second does the work."""
+    import os
+
+    from fedakd.compare import crew
+
+    try:
+        (path / "first").touch(exist_ok=False)
+    except FileExistsError:
+        crew.serve(pipe, jobs, path, data_dir)
+    else:
+        os._exit(3)
+
+
+def test_a_comparison_is_read_as_far_as_it_has_come(tmp_path):
+    asked = small(methods=["fedavg"], partitions=["pow"])
+    store = Store(tmp_path / "store")
+    record(tmp_path / "out", asked, store, "fedakd compare mine.toml", {"fedakd": "0"})
+    assert read(tmp_path / "out").settings[0].rows == []
+    worked(store.path, [job for job in jobs_of(asked) if job.method == "fedavg" or job.seed == 0])
+    setting = read(tmp_path / "out").settings[0]
+    assert setting.missing == [("standalone", 1)]
+    scores = setting.scores("average")
+    assert {method: list(own) for method, own in scores.items()} == {"standalone": [0], "fedavg": [0]}
+    assert list(setting.audits) == [0, 1]
