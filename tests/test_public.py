@@ -50,6 +50,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reader")
     for name in (
         "benchmarks",
+        "examples",
         "src",
         "pyproject.toml",
         "constraints.txt",
@@ -105,7 +106,7 @@ def imports(path: Path) -> set[str]:
 LAYERS = [
     {"errors", "threads"},
     {"trees", "examples", "spelling", "optimizers", "fairness", "gaussians", "figures"},
-    {"wire", "training", "fitting", "verdict", "partition", "models", "data"},
+    {"wire", "training", "fitting", "verdict", "statistics", "ranking", "partition", "models", "data"},
     {"activations", "features"},
     {"method", "federation", "audit"},
     {"released"},
@@ -113,10 +114,14 @@ LAYERS = [
     {"rounds"},
     {"simulation", "plan", "testing"},
     {"reference", "theory", "shift"},
+    {"cellfolder", "drawn"},
     {"runfolder"},
     {"experiment"},
     {"summary"},
     {"tables"},
+    {"compare"},
+    {"paper"},
+    {"outcome", "report"},
     {"cli"},
 ]
 

@@ -28,9 +28,9 @@ FIELDS = (
 )  # fmt: skip
 
 
-def write_outcome(results: Results, table: str) -> list[SubTable]:
+def write_outcome(results: Results) -> list[SubTable]:
     """Writes the files, and returns the tables for those who show them too."""
-    parts = subtables(results, table)
+    parts = subtables(results, results.table)
     write_json(results.folder / "summary.json", summary(results))
     write_json(results.folder / "costs.json", {one.label: costs(one.cells) for one in results.settings})
     wire.write(results.folder / "scores.csv", scores_csv(results).encode())

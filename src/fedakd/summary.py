@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from fedakd.audit import Audit
@@ -49,7 +50,7 @@ class Row:
         """How often the run went over the training rows, computing gradients, on average over seeds."""
         return sum(self.gradients) / max(sum(self.train_rows), 1)
 
-    @property
+    @cached_property
     def spread(self) -> dict[str, Spread]:
         return over_seeds(self.per_seed)
 

@@ -9,7 +9,7 @@ from small import bytes_of, small, worked
 
 from fedakd.compare import Store, jobs_of
 from fedakd.compare.merge import merge
-from fedakd.compare.results import read, record
+from fedakd.compare.results import Recorded, read, record
 from fedakd.errors import PlanError
 
 FEW = {"methods": ["fedavg"], "partitions": ["pow"], "seeds": 2}
@@ -18,7 +18,7 @@ FEW = {"methods": ["fedavg"], "partitions": ["pow"], "seeds": 2}
 def part(path, seeds, **changes):
     asked = small(**{**FEW, **changes})
     worked(path, [job for job in jobs_of(asked) if job.seed in seeds])
-    record(path, asked, Store(path), "fedakd compare plan.toml", {})
+    record(path, Recorded(asked, Store(path), "fedakd compare plan.toml", {}))
     return path
 
 

@@ -12,7 +12,7 @@ from small import small, worked
 
 from fedakd import outcome
 from fedakd.compare import Store, jobs_of, read
-from fedakd.compare.results import record
+from fedakd.compare.results import Recorded, record
 
 CHANGES = {"methods": ["fedavg", "fedakd"], "partitions": ["pow", "ics(2)"]}
 
@@ -23,8 +23,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory):
     asked = small(**CHANGES)
     last = jobs_of(asked)[-1]
     worked(path, [job for job in jobs_of(asked) if job.name != last.name])
-    record(path, asked, Store(path), "fedakd compare plan.toml", {"fedakd": "0"})
-    outcome.write_outcome(read(path), "")
+    record(path, Recorded(asked, Store(path), "fedakd compare plan.toml", {"fedakd": "0"}))
+    outcome.write_outcome(read(path))
     return path
 
 
@@ -65,7 +65,7 @@ def test_no_time_is_in_the_summaries(folder):
     for cell in folder.glob("cells/*/timings.jsonl"):
         lines = [json.loads(line) for line in cell.read_text().splitlines()]
         cell.write_text("".join(json.dumps({**line, "seconds": 1e6}) + "\n" for line in lines))
-    outcome.write_outcome(read(folder), "")
+    outcome.write_outcome(read(folder))
     assert [(folder / name).read_text() for name in ("summary.json", "summary.md", "scores.csv")] == before
     assert "1000000" in (folder / "costs.json").read_text()
 
@@ -73,7 +73,7 @@ def test_no_time_is_in_the_summaries(folder):
 def test_leaks_are_told_before_any_number(tmp_path):
     asked = small(methods=["fedakd"], partitions=["pow"], seeds=1, preset="released")
     worked(tmp_path, jobs_of(asked))
-    record(tmp_path, asked, Store(tmp_path), "", {})
-    outcome.write_outcome(read(tmp_path), "")
+    record(tmp_path, Recorded(asked, Store(tmp_path), "", {}))
+    outcome.write_outcome(read(tmp_path))
     told = (tmp_path / "summary.md").read_text()
     assert told.index("LEAKY BY DESIGN") < told.index("|")

@@ -9,7 +9,7 @@ from small import Clerk, bytes_of, small, worked
 
 from fedakd.compare import Store, jobs_of
 from fedakd.compare.crew import Crew
-from fedakd.compare.results import read, record
+from fedakd.compare.results import Recorded, read, record
 from fedakd.compare.work import Hand
 from fedakd.experiment import stored_cell
 
@@ -117,7 +117,7 @@ def dying(pipe, jobs, path, data_dir):
 def test_a_comparison_is_read_as_far_as_it_has_come(tmp_path):
     asked = small(methods=["fedavg"], partitions=["pow"])
     store = Store(tmp_path / "store")
-    record(tmp_path / "out", asked, store, "fedakd compare mine.toml", {"fedakd": "0"})
+    record(tmp_path / "out", Recorded(asked, store, "fedakd compare mine.toml", {"fedakd": "0"}))
     assert read(tmp_path / "out").settings[0].rows == []
     worked(store.path, [job for job in jobs_of(asked) if job.method == "fedavg" or job.seed == 0])
     setting = read(tmp_path / "out").settings[0]

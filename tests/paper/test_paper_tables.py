@@ -20,6 +20,7 @@ from fedakd.compare.results import Results
 from fedakd.errors import PlanError
 from fedakd.fairness import Spread
 from fedakd.paper import forms
+from fedakd.paper.overall import against_line
 from fedakd.paper.published import published
 from fedakd.paper.tables import Column, Entry, SubTable, subtables
 from fedakd.ranking import Standing, standings
@@ -297,3 +298,36 @@ def test_csv_rows_can_be_written_and_read(tmp_path):
     assert [(row["std"], row["low"], row["high"], row["p"]) for row in stored] == [
         ("3.84", "-41.9", "-39.9", "0.04")
     ] * 30
+
+
+def ahead(lead: float, columns: int = 8) -> list[dict[str, dict[int, float]]]:
+    """A method that is ahead of FedAKD by about so much in every column, in noise."""
+    rng = np.random.default_rng(0)
+    return [
+        {
+            "fedakd": {seed: 0.8 + 0.01 * column for seed in range(3)},
+            "fedavg": {seed: 0.8 + 0.01 * column + lead + 0.001 * rng.standard_normal() for seed in range(3)},
+        }
+        for column in range(columns)
+    ]
+
+
+def test_over_all_columns_methods_are_compared_with_fedakd():
+    line = against_line(ahead(0.02), "average")
+    assert line is not None
+    assert line.startswith(
+        "Less FedAKD, mean over 8 columns with 95 % interval: FedAvg +2.0! (+1.9 to +2.0)."
+    )
+    assert "!" not in against_line(ahead(0.0), "average").split(":")[1].split(".")[0]
+
+
+def test_a_single_column_is_paired_over_its_seeds():
+    assert "mean over 3 seeds" in against_line(ahead(0.02, columns=1), "average")
+    assert against_line([{"fedakd": {0: 0.8}, "fedavg": {0: 0.9}}], "average") is None
+    assert against_line([{"fedakd": {0: 0.8}}], "average") is None
+
+
+def test_without_fedakd_the_largest_is_what_others_are_compared_with():
+    columns = [{"a": {0: 0.5 + k, 1: 0.6 + k}, "b": {0: 0.4 + k, 1: 0.3 + k}} for k in range(3)]
+    named = [{"fedavg": own["a"], "cgsv": own["b"]} for own in columns]
+    assert against_line(named, "average").startswith("Less FedAvg, mean over 3 columns")

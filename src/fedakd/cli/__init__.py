@@ -7,9 +7,12 @@ import sys
 import typer
 
 from fedakd import __version__
+from fedakd.cli.artefacts import register
 from fedakd.cli.catalogue import datasets, methods, partitions
+from fedakd.cli.compare import compare, merge
 from fedakd.cli.data import app as data_app
 from fedakd.cli.paper import app as paper_app
+from fedakd.cli.report import report
 from fedakd.cli.run import demo, run
 from fedakd.cli.shift import shift
 from fedakd.cli.theory import app as theory_app
@@ -25,11 +28,15 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(run)
+app.command()(compare)
+app.command()(merge)
+app.command()(report)
 app.command()(shift)
 app.command()(methods)
 app.command()(partitions)
 app.command()(datasets)
 app.add_typer(data_app, name="data")
+register(paper_app)
 app.add_typer(paper_app, name="paper")
 app.add_typer(theory_app, name="theory")
 

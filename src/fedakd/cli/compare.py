@@ -107,11 +107,11 @@ def merge(
     from fedakd.compare.results import record
 
     found = merged(folders, Store(out))
-    record(out, found.comparison, Store(out), found.command, found.versions)
+    record(out, found.told)
     typer.echo(
         f"{found.copied} cells copied, {found.present} were there, {found.missing} are missing", err=True
     )
-    conclude(read(out), "", Console(), as_json=False)
+    conclude(read(out), Console(), as_json=False)
 
 
 def carry_out(asked: Comparison, way: Way) -> Results:
@@ -120,17 +120,17 @@ def carry_out(asked: Comparison, way: Way) -> Results:
 
     from fedakd.cli.board import Board
     from fedakd.compare import Store, jobs_of, read, sharded
-    from fedakd.compare.results import record
+    from fedakd.compare.results import Recorded, record
     from fedakd.experiment import versions
 
     console, store = Console(stderr=True), Store(way.store)
     jobs = sharded(jobs_of(asked), way.shard)
-    record(way.out, asked, store, way.command, versions())
+    record(way.out, Recorded(asked, store, way.command, versions(), way.table))
     _announce(console, jobs, store, way)
     with Board(console, jobs, way.quiet) as board:
         _work(jobs, store, board, way)
     results = read(way.out)
-    conclude(results, way.table, Console(), way.as_json)
+    conclude(results, Console(), way.as_json)
     if board.failures:
         raise PlanError(
             f"{len(board.failures)} of {len(jobs)} cells failed; the first: {board.failures[0][1]}"
@@ -176,13 +176,13 @@ def _announce(console: Console, jobs: list[Job], store: Store, way: Way) -> None
     console.print(f"{said}; results go to {way.out}", markup=False, highlight=False, soft_wrap=True)
 
 
-def conclude(results: Results, table: str, console: Console, as_json: bool) -> list[SubTable]:
+def conclude(results: Results, console: Console, as_json: bool) -> list[SubTable]:
     """The summary, into the folder and onto the screen."""
     from fedakd import outcome
     from fedakd.cli.catalogue import put
     from fedakd.paper.forms import notes, terminal
 
-    parts = outcome.write_outcome(results, table)
+    parts = outcome.write_outcome(results)
     if as_json:
         sys.stdout.write(json.dumps(outcome.summary(results), indent=2) + "\n")
         return parts

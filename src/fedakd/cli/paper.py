@@ -16,6 +16,7 @@ from fedakd.cli.shift import (
     FeatureKind,
     Fraction,
     PartitionText,
+    Scale,
     Seed,
     generated,
     telling,
@@ -39,6 +40,7 @@ def figure1a(
     clients: Clients = 10,
     seed: Seed = 0,
     fraction: Fraction = 1.0,
+    scale: Scale = 1.0,
     features: FeatureKind = "pca",
     dims: Dims = None,
     out: Out = Path("paper"),
@@ -51,7 +53,7 @@ def figure1a(
     from fedakd.shift.pictures import draw_sizes
     from fedakd.shift.sentences import overall
 
-    federation = generated(dataset, partition, clients, seed, fraction, data_dir)
+    federation = generated(dataset, partition, clients, seed, fraction, data_dir, scale=scale)
     with telling(Console(stderr=True)) as tell:
         options: Any = {"dims": dims, "seed": seed, "cache": out / "features"}
         found = report(of_federation(federation), features, progress=tell, **options)
@@ -66,6 +68,7 @@ def figure2(
     clients: Clients = 10,
     seed: Seed = 0,
     fraction: Fraction = 1.0,
+    scale: Scale = 1.0,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of FedAvg before rows are judged.")] = 5,
     dims: Annotated[int, typer.Option(min=1, help="Principal components of the encoder's output.")] = 10,
     repeats: Annotated[int, typer.Option(min=20, help="Random partings of right and wrong.")] = 100,
@@ -88,7 +91,7 @@ def figure2(
 
     if clients < 2:
         raise PlanError(f"right and wrong rows are compared between clients, at least 2; got {clients}")
-    federation = generated(dataset, partition, clients, seed, fraction, data_dir)
+    federation = generated(dataset, partition, clients, seed, fraction, data_dir, scale=scale)
     task = Task(factory(model, federation.dataset.x.shape[1:], federation.dataset.classes))
     recipe = Recipe(lr=0.001, optimizer="adam")
     with telling(Console(stderr=True)) as tell:
@@ -111,6 +114,7 @@ def figure4(
     clients: Clients = 10,
     seed: Seed = 0,
     fraction: Fraction = 1.0,
+    scale: Scale = 1.0,
     features: FeatureKind = "vae",
     dims: Dims = None,
     out: Out = Path("paper"),
@@ -123,7 +127,7 @@ def figure4(
     from fedakd.shift import feature_map, of_federation
     from fedakd.shift.approximation import approximated, draw, summary
 
-    federation = generated(dataset, partition, clients, seed, fraction, data_dir)
+    federation = generated(dataset, partition, clients, seed, fraction, data_dir, scale=scale)
     sites = of_federation(federation)
     with telling(Console(stderr=True)) as tell:
         made = feature_map(sites, features, dims, seed, tell, out / "features")

@@ -25,6 +25,7 @@ PartitionText = Annotated[
 Clients = Annotated[int, typer.Option(help="Clients in the federation.")]
 Seed = Annotated[int, typer.Option(help="Of the partition, the feature map and the random draws.")]
 Fraction = Annotated[float, typer.Option(help="Share of the rows given out.")]
+Scale = Annotated[float, typer.Option(help="Share of the training rows that leaves; tests stay whole.")]
 DataDir = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the dataset's files are.")]
 FeatureKind = Annotated[
     str,
@@ -105,6 +106,7 @@ def generated(
     fraction: float,
     data_dir: Path | None,
     force: bool = False,
+    scale: float = 1.0,
 ) -> Federation:
     """The federation that was asked for."""
     from dataclasses import replace
@@ -118,7 +120,8 @@ def generated(
         raise PlanError(f"--force is about covariate shift, which {partition} has none of; leave it out")
     if force and isinstance(wanted, GaussianShift):
         wanted = replace(wanted, force=True)
-    return federate(load(dataset, data_dir), wanted, clients, fraction=fraction, seed=seed)
+    shares = {"fraction": fraction, "scale": scale}
+    return federate(load(dataset, data_dir), wanted, clients, **shares, seed=seed)  # type: ignore[arg-type]
 
 
 def _check_company(sites: Path | None, label: str | None, generating: bool) -> None:

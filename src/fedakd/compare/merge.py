@@ -10,8 +10,7 @@ from uuid import uuid4
 
 from fedakd.cellfolder import CellFolder, digest
 from fedakd.compare.jobs import Job, jobs_of
-from fedakd.compare.results import recorded
-from fedakd.compare.schema import Comparison
+from fedakd.compare.results import Recorded, recorded
 from fedakd.compare.store import Store
 from fedakd.drawn import asked
 from fedakd.errors import PlanError
@@ -19,12 +18,10 @@ from fedakd.errors import PlanError
 
 @dataclass(frozen=True)
 class Merged:
-    comparison: Comparison
     copied: int
     present: int
     missing: int
-    command: str
-    versions: dict[str, str]
+    told: Recorded
 
 
 def merge(folders: Sequence[Path], into: Store) -> Merged:
@@ -36,7 +33,7 @@ def merge(folders: Sequence[Path], into: Store) -> Merged:
             raise PlanError(f"{folder} holds another comparison than {folders[0]}; merge parts of one only")
     counts = [take(job, [part.store for part in parts], into) for job in jobs_of(first.comparison)]
     copied, present, missing = (counts.count(kind) for kind in ("copied", "present", "missing"))
-    return Merged(first.comparison, copied, present, missing, first.command, first.versions)
+    return Merged(copied, present, missing, first._replace(store=into))
 
 
 def take(job: Job, stores: Sequence[Store], into: Store) -> str:

@@ -75,6 +75,7 @@ class Results:
     settings: tuple[Setting, ...]
     folder: Path
     command: str  # that makes these results
+    table: str = ""  # of the paper, if they are of one
 
 
 def read(folder: Path) -> Results:
@@ -94,7 +95,7 @@ def compared(folder: Path) -> Results:
     told = recorded(folder)
     plans = told.comparison.settings
     settings = tuple(setting_of(plan, told.store, told.versions) for plan in plans)
-    return Results(told.comparison.title, settings, folder, told.command)
+    return Results(told.comparison.title, settings, folder, told.command, told.table)
 
 
 def setting_of(plan: Plan, store: Store, versions: dict[str, str]) -> Setting:
@@ -112,14 +113,6 @@ def audits_of(paths: Mapping[int, Path]) -> dict[int, dict[str, Any]]:
     return {seed: json.loads(path.read_text()) for seed, path in paths.items() if path.exists()}
 
 
-def record(folder: Path, asked_for: Comparison, store: Store, command: str, versions: dict[str, str]) -> None:
-    """Says in a folder what is compared there, and where its cells lie."""
-    folder.mkdir(parents=True, exist_ok=True)
-    where = os.path.relpath(store.path, folder)
-    told = {"comparison": asked_for.model_dump(), "store": where, "command": command, "versions": versions}
-    write_json(folder / RECORD, told)
-
-
 class Recorded(NamedTuple):
     """What a folder says of the comparison in it."""
 
@@ -127,6 +120,16 @@ class Recorded(NamedTuple):
     store: Store
     command: str
     versions: dict[str, str]
+    table: str = ""  # of the paper, if it is one
+
+
+def record(folder: Path, told: Recorded) -> None:
+    """Says in a folder what is compared there, and where its cells lie."""
+    folder.mkdir(parents=True, exist_ok=True)
+    where = os.path.relpath(told.store.path, folder)
+    write_json(
+        folder / RECORD, {**told._asdict(), "comparison": told.comparison.model_dump(), "store": where}
+    )
 
 
 def recorded(folder: Path) -> Recorded:
@@ -134,7 +137,8 @@ def recorded(folder: Path) -> Recorded:
     try:
         told = json.loads(path.read_text())
         asked_for = comparison(told["comparison"], str(path))
-        return Recorded(asked_for, Store(folder / told["store"]), told["command"], told["versions"])
+        rest = {key: told[key] for key in ("command", "versions", "table")}
+        return Recorded(asked_for, Store(folder / told["store"]), **rest)
     except (FileNotFoundError, NotADirectoryError):
         raise PlanError(
             f"{folder} holds no comparison: expected a {RECORD} in it, as `fedakd compare` writes it"

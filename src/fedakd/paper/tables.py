@@ -13,12 +13,13 @@ import numpy as np
 from fedakd.compare.results import MEASURES, Results, Setting
 from fedakd.errors import PlanError, unknown
 from fedakd.fairness import Spread
+from fedakd.paper.overall import notes_of
 from fedakd.paper.published import BOLD, TITLES, Published, published
 from fedakd.plan import REFERENCE
 from fedakd.summary import named
 
 if TYPE_CHECKING:
-    from fedakd.ranking import Ranks, Standing
+    from fedakd.ranking import Standing
 
 MOST_TOLD = 5
 PAPER_MEASURES = ("maximum", "average", "cf")
@@ -106,9 +107,7 @@ def _subtable(results: Results, known: Published, measure: str, seed: int) -> Su
         )
         for method in methods
     }
-    found = SubTable(
-        known.table, measure, columns, rows, (detectable_of(scores, measure), ranks_line(scores))
-    )
+    found = SubTable(known.table, measure, columns, rows, tuple(notes_of(scores, measure)))
     return replace(found, notes=(*found.notes, *remarks_on(found, results.settings, known)))
 
 
@@ -139,46 +138,6 @@ def scores_of(setting: Setting, measure: str) -> dict[str, dict[int, float]]:
     """Method -> seed -> the measure, of the methods that are shown."""
     shown = methods_of([setting], measure)
     return {method: own for method, own in setting.scores(measure).items() if method in shown}
-
-
-def detectable_of(scores: Sequence[dict[str, dict[int, float]]], measure: str) -> str:
-    """What one column could have shown."""
-    from fedakd.statistics import detectable_line
-
-    # Named by their column, methods are paired within columns only.
-    apart = {
-        f"{method}, column {k}": {(k, seed): value for seed, value in own.items()}
-        for k, column in enumerate(scores)
-        for method, own in column.items()
-    }
-    unit, per_unit = ("points of CF", 1.0) if measure == "cf" else ("points", 100.0)
-    found = detectable_line(apart, unit, per_unit=per_unit)
-    return f"In one column: {found[0].lower()}{found[1:]}" if len(scores) > 1 else found
-
-
-def ranks_line(scores: Sequence[dict[str, dict[int, float]]]) -> str:
-    """Friedman's ranks over the columns by their means over seeds, or over the seeds of a single column."""
-    from fedakd.ranking import friedman
-
-    blocks = "seeds" if len(scores) == 1 else "columns"
-    means: dict[str, dict[int, float]] = {}
-    for k, column in enumerate(scores):
-        for method, own in column.items():
-            known = own if blocks == "seeds" else {k: _mean(own)}
-            means.setdefault(method, {}).update(known)
-    found = friedman(means)
-    if found is None:
-        return f"Too few methods or {blocks} for Friedman's ranks."
-    return ranks_told(found, blocks)
-
-
-def ranks_told(found: Ranks, blocks: str) -> str:
-    order = ", ".join(f"{named(method)} {rank:.1f}" for method, rank in found.ranks.items())
-    p = "p < 0.001" if found.p < 0.001 else f"p = {found.p:.3f}"
-    return (
-        f"Mean ranks over {found.blocks} {blocks} (1 is best): {order}. Friedman {p}; mean ranks that are "
-        f"{found.critical_difference:.1f} or more apart differ significantly (Nemenyi, 0.05)."
-    )
 
 
 def remarks_on(table: SubTable, settings: Sequence[Setting], known: Published) -> Iterator[str]:
@@ -217,8 +176,3 @@ def rounds_line(setting: Setting, known: Published) -> str:
     ]
     timed = named(plan.equal_time or REFERENCE)
     return f"Rounds in the time of {timed}, {setting.label} (published): {', '.join(said) or 'none yet'}."
-
-
-def _mean(values: dict[int, float]) -> float:
-    known = [value for value in values.values() if not math.isnan(value)]
-    return fmean(known) if known else math.nan

@@ -1,0 +1,104 @@
+"""What a table can and cannot show: who is ahead over all its columns, and what it could have found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from fedakd.summary import named
+
+if TYPE_CHECKING:
+    from fedakd.ranking import Ranks
+    from fedakd.statistics import Paired
+
+SUBJECT = "fedakd"
+Column = Mapping[str, Mapping[int, float]]  # method -> seed -> value
+
+
+def notes_of(scores: Sequence[Column], measure: str) -> Iterator[str]:
+    """The sentences below a table."""
+    yield detectable_of(scores, measure)
+    yield ranks_line(scores)
+    if line := against_line(scores, measure):
+        yield line
+
+
+def detectable_of(scores: Sequence[Column], measure: str) -> str:
+    """What one column could have shown."""
+    from fedakd.statistics import detectable_line
+
+    # Named by their column, methods are paired within columns only.
+    apart = {
+        f"{method}, column {k}": {(k, seed): value for seed, value in own.items()}
+        for k, column in enumerate(scores)
+        for method, own in column.items()
+    }
+    unit, per_unit = ("points of CF", 1.0) if measure == "cf" else ("points", 100.0)
+    found = detectable_line(apart, unit, per_unit=per_unit)
+    return f"In one column: {found[0].lower()}{found[1:]}" if len(scores) > 1 else found
+
+
+def ranks_line(scores: Sequence[Column]) -> str:
+    """Friedman's ranks over the columns by their means over seeds, or over the seeds of a single column."""
+    from fedakd.ranking import friedman
+
+    blocks, means = means_of(scores)
+    found = friedman(means)
+    return ranks_told(found, blocks) if found else f"Too few methods or {blocks} for Friedman's ranks."
+
+
+def ranks_told(found: Ranks, blocks: str) -> str:
+    order = ", ".join(f"{named(method)} {rank:.1f}" for method, rank in found.ranks.items())
+    p = "p < 0.001" if found.p < 0.001 else f"p = {found.p:.3f}"
+    return (
+        f"Mean ranks over {found.blocks} {blocks} (1 is best): {order}. Friedman {p}; mean ranks that are "
+        f"{found.critical_difference:.1f} or more apart differ significantly (Nemenyi, 0.05)."
+    )
+
+
+def means_of(scores: Sequence[Column]) -> tuple[str, dict[str, dict[int, float]]]:
+    """What is paired, and the values: columns by their means over seeds, or the seeds of a single column.
+
+    Seeds of one column are not independent settings: paired over both, they would count too often.
+    """
+    if len(scores) == 1:
+        return "seeds", {method: dict(own) for method, own in scores[0].items()}
+    methods = dict.fromkeys(method for column in scores for method in column)
+    return "columns", {
+        method: {k: _mean(column[method]) for k, column in enumerate(scores) if method in column}
+        for method in methods
+    }
+
+
+def against_line(scores: Sequence[Column], measure: str) -> str | None:
+    """Every method less FedAKD, or less the one with the largest mean where FedAKD is not compared."""
+    from fedakd.statistics import compared
+
+    over, means = means_of(scores)
+    known = {method: own for method, own in means.items() if not math.isnan(_mean(own))}
+    if len(known) < 2:
+        return None
+    subject = SUBJECT if SUBJECT in known else max(known, key=lambda method: _mean(known[method]))
+    found = compared(known, subject)
+    if all(math.isnan(one.adjusted) for one in found.values()):
+        return None
+    factor = 1 if measure == "cf" else 100
+    said = ", ".join(_told(method, one, factor) for method, one in found.items())
+    pairs = max(one.n for one in found.values())
+    return (
+        f"Less {named(subject)}, mean over {pairs} {over} with 95 % interval: {said}. "
+        "Significantly (!) or not, paired, Holm-corrected, level 0.05."
+    )
+
+
+def _told(method: str, one: Paired, factor: int) -> str:
+    mark = "!" if one.better or one.worse else ""
+    interval = "" if math.isnan(one.low) else f" ({factor * one.low:+.1f} to {factor * one.high:+.1f})"
+    return f"{named(method)} {factor * one.difference:+.1f}{mark}{interval}"
+
+
+def _mean(values: Mapping[int, float]) -> float:
+    known = [value for value in values.values() if not math.isnan(value)]
+    return fmean(known) if known else math.nan

@@ -1,0 +1,8 @@
+"""The report of a run or a comparison: one page that needs nothing else, or its tables in other forms."""
+
+from __future__ import annotations
+
+from fedakd.report.forms import csv, latex, markdown
+from fedakd.report.page import html
+
+__all__ = ["csv", "html", "latex", "markdown"]

@@ -1,0 +1,80 @@
+"""The audit as it was stored: what each client was given, and whether pools share rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from fedakd.report.table import Entry, Table, count, number
+
+Columns = dict[str, Callable[[dict[str, Any]], Entry]]
+
+ROWS: Columns = {
+    "train": lambda client: count(client["train"]["rows"]),
+    "distinct": lambda client: count(client["train"]["distinct"]),
+    "test": lambda client: count(client["test"]["rows"]),
+    "distinct test": lambda client: count(client["test"]["distinct"]),
+    "classes": lambda client: count(sum(n > 0 for n in client["labels"])),
+}
+SHIFT: Columns = {
+    "shift asked": lambda client: _shift(client, "requested"),
+    "realised": lambda client: _shift(client, "realised"),
+    "drawn": lambda client: _shift(client, "drawn"),
+    "on test": lambda client: _shift(client, "test_realised"),
+    "effective n": lambda client: _shift(client, "effective_size", 0),
+    "KL(x)": lambda client: _shift(client, "gaussian_kl"),
+    "KL(y)": lambda client: _shift(client, "label_kl", 3),
+}
+LEGEND = (
+    "Shift: squared length of the mean in whitened space, as asked, in the weighted train pool, in the rows "
+    "drawn and in the test pool. KL(x), KL(y): inputs (Gaussian) and labels against the pool."
+)
+
+
+def pools(audit: dict[str, Any], name: str) -> Table:
+    rows = tuple(
+        (Entry(pool), *(count(own[part]) for part in ("rows", "distinct", "duplicates")))
+        for pool, own in audit["pools"].items()
+    )
+    return Table(f"{name}-pools", "Rows of each pool", ("pool", "rows", "distinct", "duplicates"), rows)
+
+
+def clients(audit: dict[str, Any], name: str) -> Table:
+    shifted = any(client["shift"] for client in audit["clients"])
+    columns = ROWS | SHIFT if shifted else ROWS
+    rows = tuple(
+        (Entry(str(k), k), *(cell(client) for cell in columns.values()))
+        for k, client in enumerate(audit["clients"])
+    )
+    caption = "What each client was given"
+    return Table(f"{name}-given", caption, ("client", *columns), rows, LEGEND if shifted else "")
+
+
+def verdict(audit: dict[str, Any]) -> str:
+    """One sentence on rows shared between pools."""
+    shared = {pair: rows for pair, rows in audit["shared"].items() if rows}
+    if not shared:
+        return "0 rows shared between pools."
+    told = (f"{' and '.join(pair.split('/'))} share {rows} base rows" for pair, rows in shared.items())
+    return f"LEAKY: {', '.join(told)}."
+
+
+def leaks(audit: dict[str, Any]) -> bool:
+    return bool(audit["leaky"]) or any(audit["shared"].values())
+
+
+def divergence(audit: dict[str, Any] | None, client: int) -> float:
+    """How far the client's inputs are from the pool: its KL; nan where that was not measured."""
+    shift = audit["clients"][client]["shift"] if audit else None
+    value = shift["gaussian_kl"] if shift else None
+    return math.nan if value is None else float(value)
+
+
+def train_rows(audit: dict[str, Any] | None, client: int) -> float:
+    return float(audit["clients"][client]["train"]["rows"]) if audit else math.nan
+
+
+def _shift(client: dict[str, Any], field: str, digits: int = 2) -> Entry:
+    """An infinite divergence was stored as nothing."""
+    return number(client["shift"][field], digits) if client["shift"] else Entry("")

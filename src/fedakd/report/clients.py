@@ -1,0 +1,172 @@
+"""One method seen by its clients: what each gains, and what that goes together with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fedakd.compare.results import Setting
+from fedakd.fairness import cf_coefficient
+from fedakd.plan import REFERENCE
+from fedakd.report.audit import divergence, train_rows
+from fedakd.report.charts import Chart
+from fedakd.report.dumbbell import Pair, dumbbell
+from fedakd.report.scatter import Point, scatter
+from fedakd.report.table import Entry, Table, number
+from fedakd.report.tables import mean_of
+from fedakd.summary import Row
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client in one seed; accuracies as fractions, nan where nothing is known."""
+
+    client: int
+    seed: int
+    alone: float
+    joined: float
+    gain: float
+    low: float
+    high: float
+    shift: float  # KL of its inputs against the pool
+    rows: float
+    contribution: float
+
+    @property
+    def told(self) -> str:
+        levels = f"alone {100 * self.alone:.1f}, joined {100 * self.joined:.1f}"
+        return f"client {self.client}, seed {self.seed}: {levels}"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What is shown of one method."""
+
+    name: str
+    label: str
+    charts: tuple[Chart, ...]
+    absent: tuple[str, ...]  # why a chart is not there
+    numbers: Table
+
+
+def panels(setting: Setting, name: str) -> list[Panel]:
+    others = [row for row in setting.rows if row.judged and row.method != REFERENCE]
+    return [panel(row, clients_of(setting, row), f"{name}-m{at}") for at, row in enumerate(others)]
+
+
+def clients_of(setting: Setting, row: Row) -> list[Client]:
+    """Every client in every seed, as stored."""
+    reference = next(one for one in setting.rows if one.method == REFERENCE)
+    alone = dict(zip(reference.seeds, reference.accuracies, strict=True))
+    return [
+        _client(setting, row, place, client, alone[seed][client])
+        for place, seed in enumerate(row.seeds)
+        for client in range(len(row.accuracies[place]))
+    ]
+
+
+def _client(setting: Setting, row: Row, place: int, client: int, alone: float) -> Client:
+    seed, one = row.seeds[place], row.per_seed[place]
+    gain, low, high = (own[client] if own else math.nan for own in (one.gains, one.gain_low, one.gain_high))
+    audit = setting.audits.get(seed)
+    shares = next(
+        c.rounds[-1].contributions for c in setting.cells if (c.method, c.seed) == (row.method, seed)
+    )
+    share = shares[client] if shares else math.nan
+    joined, shift, rows = row.accuracies[place][client], divergence(audit, client), train_rows(audit, client)
+    return Client(client, seed, alone, joined, gain, low, high, shift, rows, share)
+
+
+def panel(row: Row, found: Sequence[Client], name: str) -> Panel:
+    drawn = {
+        "": dumbbell(f"{name}-dumbbell", f"{row.label}: what each client gains", _pairs(found)),
+        "fairness": _fairness(row, found, f"{name}-fairness"),
+        "shift": _gain_against("shift", "KL(x) from the pool", row, found, f"{name}-shift"),
+        "rows": _gain_against("rows", "training rows", row, found, f"{name}-rows"),
+        "contribution": _contribution(row, found, f"{name}-contribution"),
+    }
+    if drawn["shift"]:
+        del drawn["rows"]  # the better explanation is there
+    absent = tuple(ABSENT[key] for key, chart in drawn.items() if chart is None)
+    charts = tuple(chart for chart in drawn.values() if chart is not None)
+    return Panel(name, row.label, charts, absent, _numbers(row, found, name))
+
+
+ABSENT = {
+    "fairness": "No client has an accuracy alone and after joining.",
+    "shift": "Shift against gain is not drawn: no shift of inputs was measured, or it is infinite.",
+    "rows": "Training rows against gain is not drawn: no audit is stored.",
+    "contribution": "Contribution against accuracy is not drawn: the method keeps no account of them.",
+}
+
+
+def _pairs(found: Sequence[Client]) -> list[Pair]:
+    """Means over the seeds where both accuracies are known."""
+    numbers = dict.fromkeys(one.client for one in found)
+    known = [one for one in found if not math.isnan(one.gain)]
+    own = {k: [one for one in known if one.client == k] for k in numbers}
+    return [
+        Pair(k, mean_of([c.alone for c in all_]), mean_of([c.joined for c in all_]))
+        for k, all_ in own.items()
+    ]
+
+
+def _fairness(row: Row, found: Sequence[Client], name: str) -> Chart | None:
+    spreads = row.spread
+    cf, low, high = (spreads[one].mean / 100 for one in ("cf", "cf_low", "cf_high"))
+    interval = "" if math.isnan(low) else f" ({low:.2f} to {high:.2f})"
+    mean = f", mean of {len(row.seeds)} seeds" * (len(row.seeds) > 1)
+    remark = "r undefined" if math.isnan(cf) else f"r = {cf:.2f}{interval}{mean}"
+    points = _points(found, lambda one: 100 * one.alone, lambda one: 100 * one.joined)
+    labels = "accuracy alone (points)", "accuracy after joining (points)"
+    title = f"{row.label}: do stronger clients stay stronger?"
+    return scatter(name, title, points, *labels, remark, rest="diagonal")
+
+
+def _gain_against(field: str, label: str, row: Row, found: Sequence[Client], name: str) -> Chart | None:
+    points = _points(found, lambda one: float(getattr(one, field)), lambda one: 100 * one.gain)
+    title = f"{row.label}: {'shift' if field == 'shift' else 'training rows'} against gain"
+    left_out = len([one for one in found if not math.isnan(one.gain)]) - len(points)
+    remark = f"{_correlation(points)}{f' ({left_out} infinite, left out)' if left_out else ''}"
+    return scatter(name, title, points, label, "gain (points)", remark, rest="level")
+
+
+def _contribution(row: Row, found: Sequence[Client], name: str) -> Chart | None:
+    points = _points(found, lambda one: one.contribution, lambda one: 100 * one.joined)
+    labels = "contribution, as the method holds it", "accuracy after joining (points)"
+    return scatter(name, f"{row.label}: contribution against accuracy", points, *labels, _correlation(points))
+
+
+def _points(
+    found: Sequence[Client], across: Callable[[Client], float], up: Callable[[Client], float]
+) -> list[Point]:
+    points = [Point(across(one), up(one), one.gain < 0, one.told) for one in found]
+    return [point for point in points if math.isfinite(point.x) and math.isfinite(point.y)]
+
+
+def _correlation(points: Sequence[Point]) -> str:
+    r = cf_coefficient([one.x for one in points], [one.y for one in points]) / 100
+    return "r undefined" if math.isnan(r) else f"r = {r:.2f}"
+
+
+def _numbers(row: Row, found: Sequence[Client], name: str) -> Table:
+    headers = ("client", "seed", "alone", "joined", "gain", "from", "to", "KL(x)", "rows", "contribution")
+    rows = tuple(
+        (
+            Entry(str(one.client), one.client),
+            Entry(str(one.seed), one.seed),
+            *(number(value, factor=100) for value in (one.alone, one.joined)),
+            *(number(value, factor=100, sign=True) for value in (one.gain, one.low, one.high)),
+            _known(one.shift, 2),
+            _known(one.rows, 0),
+            _known(one.contribution, 4),
+        )
+        for one in found
+    )
+    caption = f"{row.label}, every client and seed; from, to: 95 % interval of the gain"
+    return Table(f"{name}-numbers", caption, headers, rows)
+
+
+def _known(value: float, digits: int) -> Entry:
+    return Entry("") if math.isnan(value) else number(value, digits)
