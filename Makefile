@@ -15,7 +15,7 @@ demo: $(READY)
 	$(BIN)/fedakd demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff check .

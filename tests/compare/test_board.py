@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from rich.console import Console
-from small import small
+from small_plans import small
 
 from fedakd.audit import audit
 from fedakd.cli.board import Board

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from small import small
+from small_plans import small
 
 from fedakd.compare import jobs_of, sharded
 from fedakd.errors import PlanError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from small import bytes_of, small, worked
+from small_plans import bytes_of, small, worked
 
 from fedakd.compare import Store, jobs_of
 from fedakd.compare.merge import merge

@@ -8,7 +8,7 @@ import json
 import math
 
 import pytest
-from small import small, worked
+from small_plans import small, worked
 
 from fedakd import outcome
 from fedakd.compare import Store, jobs_of, read

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from small import SAID, small
+from small_plans import SAID, small
 
 from fedakd.compare import read_comparison
 from fedakd.errors import PlanError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small import Clerk, bytes_of, small, worked
+from small_plans import Clerk, bytes_of, small, worked
 
 from fedakd.compare import Store, jobs_of
 from fedakd.compare.crew import Crew

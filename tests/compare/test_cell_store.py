@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from small import bytes_of, small, worked
+from small_plans import bytes_of, small, worked
 
 from fedakd.compare import Store, jobs_of
 
