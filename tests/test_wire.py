@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import struct
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -249,3 +251,20 @@ def test_a_durable_write_is_on_the_disk_before_it_gets_its_name(
 def test_a_file_that_is_not_there_says_so(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         wire.load(tmp_path / "nothing")
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from fedakd.wire import write
+for number in range(400):
+    write(Path(sys.argv[1]), sys.argv[2].encode() * 3000, durable=False)
+"""
+
+
+def test_several_processes_can_write_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "summary.json"
+    both = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), letter]) for letter in "ab"]
+    assert [process.wait() for process in both] == [0, 0]
+    assert path.read_bytes() in (b"a" * 3000, b"b" * 3000)
+    assert [child.name for child in tmp_path.iterdir()] == ["summary.json"]

@@ -13,7 +13,7 @@ from fedakd import wire
 from fedakd.data.images import ImageDataset
 from fedakd.errors import PlanError
 from fedakd.federation import Federation, federate
-from fedakd.plan import Plan, fingerprint
+from fedakd.plan import RESULTS, Plan, fingerprint
 from fedakd.released import federate_released
 
 ROWS = {
@@ -29,7 +29,8 @@ SEAL = hashlib.sha256().digest_size
 
 def asked(plan: Plan, seed: int, leak: bool) -> str:
     """A short name for the request, equal for plans that draw the same rows."""
-    return fingerprint({**plan.model_dump(include=ROWS), "seed": seed, "leak": leak})
+    said = {"seed": seed, "leak": leak, "results": RESULTS}
+    return fingerprint({**plan.model_dump(include=ROWS), **said})
 
 
 def federation_of(plan: Plan, dataset: ImageDataset, seed: int, leak: bool) -> Federation:
@@ -41,15 +42,23 @@ def federation_of(plan: Plan, dataset: ImageDataset, seed: int, leak: bool) -> F
     return federation if plan.evaluation == "auto" else replace(federation, evaluation=plan.evaluation)
 
 
-def released(plan: Plan, dataset: ImageDataset, seed: int, leak: bool) -> Federation:
+RELEASED = {"pow": ("power", False), "bcs": ("equal", True), "ics": ("power", True)}  # sizes, shifted
+
+
+def check_released(plan: Plan) -> None:
     """The published code knows three partitions, no strength of shift, and no common test set."""
+    if plan.preset != "released":
+        return
     if plan.evaluation == "global":
-        raise PlanError("preset released judges every client on its own test rows; leave out --evaluation")
+        raise PlanError("preset released judges every client on its own test rows, got evaluation global")
     name = plan.partition.split("(")[0]
-    kinds = {"pow": ("power", False), "bcs": ("equal", True), "ics": ("power", True)}
-    if name not in kinds:
-        raise PlanError(f"preset released has only {', '.join(kinds)}; no code was published for {name}")
-    sizes, shifted = kinds[name]
+    if name not in RELEASED:
+        raise PlanError(f"preset released has only {', '.join(RELEASED)}; no code was published for {name}")
+
+
+def released(plan: Plan, dataset: ImageDataset, seed: int, leak: bool) -> Federation:
+    check_released(plan)
+    sizes, shifted = RELEASED[plan.partition.split("(")[0]]
     options = {"seed": seed, "leak": leak, "fraction": plan.fraction * plan.scale, "shifted": shifted}
     return federate_released(dataset, sizes, plan.clients, **options)  # type: ignore[arg-type]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from fedakd.data.images import ImageDataset
 from fedakd.drawn import asked, contents, federation_of, with_stored_rows
 from fedakd.engine.base import Engine
 from fedakd.engine.processes import Workers
+from fedakd.errors import PlanError
 from fedakd.federation import Federation
 from fedakd.models import factory
 from fedakd.partition.contract import Evaluation
@@ -40,6 +41,7 @@ class Cell:
     stopped: str | None = None
     notices: tuple[str, ...] = ()
     evaluation: Evaluation = "local"
+    versions: dict[str, str] = field(default_factory=dict)  # what it was made with
 
 
 class Folder(Protocol):
@@ -157,7 +159,7 @@ class Cells:
             }
             result = run(method, engine, server, rounds=rounds, seed=seed, **options)  # type: ignore[arg-type]
             told = {"stopped": result.stopped, "notices": refused + engine.notices}
-            store.finish(**told, **judged_on(federation))
+            store.finish(**told, **judged_on(federation), versions=versions())
         finally:
             engine.close()
 
@@ -166,6 +168,10 @@ class Cells:
         if timed is None or name in (REFERENCE, timed):
             return self.plan.budget
         seconds = sum(record.seconds for record in ground.stores[timed].rounds())
+        if seconds <= 0:
+            raise PlanError(
+                f"the seconds of {timed} are not in {ground.stores[timed].path}; compute it again"
+            )
         return replace(self.plan.budget, seconds=min(seconds, self.plan.budget.seconds))
 
     def _federation(self, seed: int, leak: bool) -> Federation:
@@ -197,9 +203,13 @@ def judged_on(federation: Federation) -> dict[str, object]:
 
 def stored_cell(store: CellFolder, method: str, seed: int) -> Cell:
     """A cell that is done, from its folder alone."""
-    done = store.finished() or {}
-    told = (done["stopped"], tuple(done["notices"]), done["evaluation"])
-    return Cell(method, seed, store.rounds(), done["train_rows"], tuple(done["distinct_test_rows"]), *told)
+    done, rounds = store.finished() or {}, store.rounds()
+    if "evaluation" not in done or not rounds or not rounds[-1].scores:
+        raise PlanError(
+            f"{store.path} was written by another version of fedakd, or has no result; run it again"
+        )
+    told = (done["stopped"], tuple(done["notices"]), done["evaluation"], done.get("versions", {}))
+    return Cell(method, seed, rounds, done["train_rows"], tuple(done["distinct_test_rows"]), *told)
 
 
 def keeper(store: CellFolder, engine: Engine, observer: Observer) -> Callable[[Round, Tree], None]:

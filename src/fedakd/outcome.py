@@ -3,6 +3,7 @@
 summary.md      the tables, with what they can and cannot show
 summary.json    everything by setting, method, view and seed
 scores.csv      one line for each setting, method, view and seed
+tables.csv      one line for each entry of a table: ours with interval, place and p, and what was published
 costs.json      passes, megabytes and seconds a round; apart, because seconds never repeat
 """
 
@@ -17,7 +18,7 @@ from fedakd import wire
 from fedakd.cellfolder import write_json
 from fedakd.compare.results import Results, Setting
 from fedakd.fairness import Fairness
-from fedakd.paper.forms import markdown
+from fedakd.paper.forms import csv_rows, markdown
 from fedakd.paper.tables import SubTable, subtables
 from fedakd.summary import Row
 from fedakd.tables import costs
@@ -34,6 +35,8 @@ def write_outcome(results: Results) -> list[SubTable]:
     write_json(results.folder / "summary.json", summary(results))
     write_json(results.folder / "costs.json", {one.label: costs(one.cells) for one in results.settings})
     wire.write(results.folder / "scores.csv", scores_csv(results).encode())
+    entries = [row for part in parts for row in csv_rows(part)]
+    wire.write(results.folder / "tables.csv", as_csv(entries, list(entries[0]) if entries else []).encode())
     wire.write(results.folder / "summary.md", told(results, parts).encode())
     return parts
 
@@ -74,20 +77,13 @@ def remarks(results: Results) -> list[str]:
 
 def scores_csv(results: Results) -> str:
     lines = [line for one in results.settings for row in one.rows for line in lines_of(one, row)]
+    named = ["dataset", "partition", "preset", "scale", "method", "view", "judged"]
+    return as_csv(lines, [*named, "seed", "rounds", "gradients", *FIELDS])
+
+
+def as_csv(lines: list[dict[str, Any]], names: list[str]) -> str:
     text = io.StringIO()
-    named = [
-        "dataset",
-        "partition",
-        "preset",
-        "scale",
-        "method",
-        "view",
-        "judged",
-        "seed",
-        "rounds",
-        "gradients",
-    ]
-    writer = csv.DictWriter(text, [*named, *FIELDS], lineterminator="\n")
+    writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
     return text.getvalue()

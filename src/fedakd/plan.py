@@ -26,6 +26,7 @@ REFERENCE = "standalone"
 MOST_ROUNDS = 20  # times those of the method that sets the time, where time ends a run
 ALL = "all"  # the paper's thirteen methods
 LEAKING = ("fedakd", "cffl", "cgsv")  # published code that trains on test rows; the names that start so
+SINGULAR = {"methods": "method", "seeds": "seed"}  # fields whose options are given one by one
 SETTINGS = {"tuned": "orig", "paper": "paper", "released": "released"}  # each method's own presets
 
 

@@ -99,7 +99,8 @@ def run(
     state, history = at.state, list(at.rounds)
     budget = budget or Budget()
     for number in range(len(history) + 1, rounds + 1):
-        if stopped := budget.spent(history) or nobody_left(history, len(server.clients)):
+        stopped = budget.spent(history) or nobody_left(history, len(server.clients))
+        if stopped and history[-1].scores:  # or another round: a result nobody judged is none
             return Result(history, state, stopped)
         chosen = participants(len(server.clients), participation, seed, number)
         server.stream = (seed, number, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import torch
 from safetensors import SafetensorError
@@ -101,14 +102,20 @@ def load(path: Path) -> Tree:
 
 
 def write(path: Path, data: bytes, durable: bool = True) -> None:
-    """The whole file or none of it; if durable, even if the power fails."""
-    partial = path.with_name(path.name + ".tmp")
-    with partial.open("wb") as file:
-        file.write(data)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    partial.replace(path)
+    """The whole file or none of it; if durable, even if the power fails.
+
+    Of several processes that write it at once the last one wins; each has a partial file of its own.
+    """
+    partial = path.with_name(f"{path.name}.{uuid4().hex[:8]}.tmp")
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
     if durable:  # the rename itself is on disk once the folder is
         folder = os.open(path.parent, os.O_RDONLY)
         os.fsync(folder)

@@ -11,6 +11,7 @@ from fedakd.compare import Store, jobs_of
 from fedakd.compare.merge import merge
 from fedakd.compare.results import Recorded, read, record
 from fedakd.errors import PlanError
+from fedakd.plan import fingerprint
 
 FEW = {"methods": ["fedavg"], "partitions": ["pow"], "seeds": 2}
 
@@ -49,8 +50,6 @@ def test_a_contradiction_is_refused(tmp_path):
     fields = json.loads((cell / "cell.json").read_text())
     (cell / "cell.json").write_text(json.dumps({**fields, "data": "other rows"}))
     done = json.loads((cell / "done.json").read_text())
-    from fedakd.plan import fingerprint
-
     done["identity"] = fingerprint({**fields, "data": "other rows"})
     (cell / "done.json").write_text(json.dumps(done))
     with pytest.raises(PlanError, match="was computed twice with different results"):
@@ -62,3 +61,39 @@ def test_a_folder_without_a_comparison_is_refused(tmp_path):
         merge([tmp_path], Store(tmp_path / "whole"))
     with pytest.raises(PlanError, match="holds no run"):
         read(tmp_path)
+
+
+def test_cells_of_one_seed_on_different_rows_are_not_compared(tmp_path):
+    path = part(tmp_path / "a", [0])
+    cell = next(one for one in path.glob("cells/*") if "FedAvg" in (one / "cell.json").read_text())
+    fields = {**json.loads((cell / "cell.json").read_text()), "data": "other rows"}
+    done = {**json.loads((cell / "done.json").read_text()), "identity": fingerprint(fields)}
+    (cell / "cell.json").write_text(json.dumps(fields))
+    (cell / "done.json").write_text(json.dumps(done))
+    with pytest.raises(PlanError, match="were computed on different rows and cannot be compared"):
+        read(path)
+
+
+def test_a_folder_others_work_in_is_not_merged_into(tmp_path):
+    source, into = part(tmp_path / "a", [0]), Store(tmp_path / "whole")
+    name = jobs_of(small(**FEW))[1].name
+    with into.claim(name), pytest.raises(PlanError, match="another process computes digits pow"):
+        merge([source], into)
+
+
+def test_what_is_half_done_is_kept_aside_when_a_finished_cell_comes(tmp_path):
+    source, into = part(tmp_path / "a", [0]), Store(tmp_path / "whole")
+    name = jobs_of(small(**FEW))[1].name
+    begun = into.path / "cells" / name
+    (begun / "checkpoints" / "round-00001").mkdir(parents=True)
+    (begun / "cell.json").write_text(json.dumps({"half": "done"}))
+    assert merge([source], into).copied == 2
+    assert into.done(name)
+    assert (into.path / "replaced" / f"{name}-0" / "cell.json").exists()
+
+
+def test_reading_writes_nothing(tmp_path):
+    path = part(tmp_path / "a", [])
+    before = sorted(tmp_path.rglob("*"))
+    read(path)
+    assert sorted(tmp_path.rglob("*")) == before

@@ -48,6 +48,13 @@ def test_what_is_said_beside_the_file_wins_over_it(tmp_path):
     assert asked.settings[0].rounds == 20
 
 
+def test_an_override_can_be_for_one_preset():
+    own = [{"preset": "paper", "set": {"lr": 0.3}}, {"preset": "tuned", "set": {"lr": 0.4}}]
+    assert {plan.lr for plan in small(override=own).settings} == {0.4}
+    assert {plan.lr for plan in small(override=own, preset="paper").settings} == {0.3}
+    assert {plan.lr for plan in small(override=own, preset="released").settings} == {0.001}
+
+
 def test_equal_texts_of_a_partition_are_one_setting():
     assert len(small(partitions=["ics(2)", "ICS(2.0)", "ics( 2 )"]).settings) == 1
 
@@ -63,10 +70,18 @@ def test_equal_texts_of_a_partition_are_one_setting():
         ({"seeds": [0, -3]}, r"seeds: expected one or more seeds of 0 or above, got"),
         ({"preset": "tunedd"}, r"preset: Input should be 'tuned', 'paper' or 'released', got 'tunedd'"),
         ({"lr": -0.1}, r"lr: Input should be greater than 0, got -0.1"),
-        ({"learning_rate": 0.1}, r"learning_rate is no key of a comparison, got 0.1; allowed are .*\blr\b"),
-        ({"override": [{"set": {"lrr": 1}}]}, r"lrr is no key of a comparison, got 1; allowed are .*\blr\b"),
+        (
+            {"learning_rate": 0.1},
+            r"learning_rate is no key that can be set here, got 0.1; allowed .*\blr\b",
+        ),
+        (
+            {"override": [{"set": {"lrr": 1}}]},
+            r"lrr is no key that can be set here, got 1; allowed .*\blr\b",
+        ),
         ({"override": [{"dataset": "cifar10", "set": {"lr": 1}}]}, r"there is no setting 'cifar10'"),
         ({"override": [{"partition": "pow", "where": 1, "set": {}}]}, r"override.0.where: Extra inputs"),
+        ({"preset": "released", "partitions": ["cla"]}, r"preset released has only pow, bcs, ics"),
+        ({"preset": "released", "evaluation": "global"}, r"got evaluation global"),
         ({"equal_time": "fedakt"}, r"unknown method 'fedakt'; did you mean"),
     ],
 )

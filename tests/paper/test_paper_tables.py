@@ -316,9 +316,9 @@ def test_over_all_columns_methods_are_compared_with_fedakd():
     line = against_line(ahead(0.02), "average")
     assert line is not None
     assert line.startswith(
-        "Less FedAKD, mean over 8 columns with 95 % interval: FedAvg +2.0! (+1.9 to +2.0)."
+        "Difference to FedAKD, mean over 8 columns with its 95 % interval: FedAvg +2.0! (+1.9 to +2.0)."
     )
-    assert "!" not in against_line(ahead(0.0), "average").split(":")[1].split(".")[0]
+    assert "!" not in against_line(ahead(0.0), "average").split("Those")[0]
 
 
 def test_a_single_column_is_paired_over_its_seeds():
@@ -330,4 +330,15 @@ def test_a_single_column_is_paired_over_its_seeds():
 def test_without_fedakd_the_largest_is_what_others_are_compared_with():
     columns = [{"a": {0: 0.5 + k, 1: 0.6 + k}, "b": {0: 0.4 + k, 1: 0.3 + k}} for k in range(3)]
     named = [{"fedavg": own["a"], "cgsv": own["b"]} for own in columns]
-    assert against_line(named, "average").startswith("Less FedAvg, mean over 3 columns")
+    assert against_line(named, "average").startswith("Difference to FedAvg, mean over 3 columns")
+
+
+def test_columns_are_paired_over_the_seeds_all_methods_have():
+    """The seed that only one of two equal methods has, or in which CF is undefined, must not part them."""
+    alike = {0: 0.9, 1: 0.8}
+    columns = [
+        {"fedakd": {**alike, 2: 0.3}, "fedavg": {**alike, 2: math.nan}, "cgsv": alike} for _ in range(6)
+    ]
+    line = against_line(columns, "average")
+    assert "FedAvg +0.0, CGSV +0.0" in line
+    assert against_line([{"fedakd": {0: 0.5}, "fedavg": {1: 0.9}} for _ in range(6)], "average") is None

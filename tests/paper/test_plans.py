@@ -47,6 +47,11 @@ def test_table5_has_the_nets_and_rates_of_the_appendix():
     only = plan_of("table5", datasets=["cifar10"])
     assert [plan.lr for plan in only.settings] == [0.015] * 5
     assert plan_of("table5", datasets=["digits"]).settings
+    tuned = {plan.dataset: plan for plan in plan_of("table5", preset="tuned").settings}
+    assert {(plan.optimizer, plan.lr) for plan in tuned.values()} == {("adam", 0.001)}
+    assert (tuned["cifar10"].model, tuned["cifar10"].batch_size) == ("cnn3", 128)
+    with pytest.raises(PlanError, match="preset released judges every client on its own test rows"):
+        plan_of("table5", preset="released", partitions=["pow"])
 
 
 def test_table3_gives_everybody_the_time_of_fedakd():

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from fedakd.cli.board import Board
     from fedakd.compare import Comparison, Job, Results, Store
+    from fedakd.compare.results import Recorded
     from fedakd.paper.tables import SubTable
 
 Out = Annotated[
@@ -119,17 +120,19 @@ def carry_out(asked: Comparison, way: Way) -> Results:
     from rich.console import Console
 
     from fedakd.cli.board import Board
-    from fedakd.compare import Store, jobs_of, read, sharded
-    from fedakd.compare.results import Recorded, record
+    from fedakd.compare import Store, jobs_of, sharded
+    from fedakd.compare.results import Recorded, record, results_of
     from fedakd.experiment import versions
 
     console, store = Console(stderr=True), Store(way.store)
-    jobs = sharded(jobs_of(asked), way.shard)
-    record(way.out, Recorded(asked, store, way.command, versions(), way.table))
+    jobs, parallel = sharded(jobs_of(asked), way.shard), _known(way.parallel)
+    told = Recorded(asked, store, way.command, versions(), way.table)
+    _take_over(way.out, told, console)
+    record(way.out, told)
     _announce(console, jobs, store, way)
     with Board(console, jobs, way.quiet) as board:
-        _work(jobs, store, board, way)
-    results = read(way.out)
+        _work(jobs, store, board, way, parallel)
+    results = results_of(way.out, told)
     conclude(results, Console(), way.as_json)
     if board.failures:
         raise PlanError(
@@ -138,12 +141,28 @@ def carry_out(asked: Comparison, way: Way) -> Results:
     return results
 
 
-def _work(jobs: list[Job], store: Store, board: Board, way: Way) -> None:
+def _take_over(out: Path, told: Recorded, console: Console) -> None:
+    """What another comparison left in the folder is replaced, all but its cells; that must not go unsaid."""
+    from fedakd.compare.results import RECORD, recorded
+
+    if not (out / RECORD).exists():
+        return
+    try:
+        before = recorded(out).comparison
+    except PlanError:
+        before = None
+    if before != told.comparison:
+        console.print(
+            f"{out} held another comparison: its cells are kept, its tables are replaced", markup=False
+        )
+
+
+def _work(jobs: list[Job], store: Store, board: Board, way: Way, parallel: Any) -> None:
     from fedakd.compare.crew import Crew
 
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        Crew(store, board, way.processes, _known(way.parallel), way.data_dir).work(jobs)
+        Crew(store, board, way.processes, parallel, way.data_dir).work(jobs)
     except KeyboardInterrupt:
         board.bars.stop()
         board.console.print("\nstopped; every finished round is kept. Continue with:")
@@ -170,6 +189,8 @@ def _announce(console: Console, jobs: list[Job], store: Store, way: Way) -> None
     if way.quiet:
         return
     said = f"{len(jobs)} cells, {len(jobs) - len(left)} of them stored"
+    if not jobs:
+        said = f"nothing to do: there are fewer federations than parts, and none is in {way.shard}"
     if left and way.estimate:
         count = cores() if way.processes is None else max(1, way.processes)
         said += f"; about {duration(expected(left, count, way.data_dir))} on {count} cores, by one short cell"
@@ -204,5 +225,11 @@ def _interrupt(*_: object) -> None:
 
 
 def typed() -> str:
-    """The command as it was typed, to be repeated."""
-    return shlex.join(["fedakd", *sys.argv[1:]])
+    """The command as it was typed, to be repeated; a part is a part of the whole."""
+    words, kept = iter(sys.argv[1:]), []
+    for word in words:
+        if word == "--shard":
+            next(words, None)
+        elif not word.startswith("--shard="):
+            kept.append(word)
+    return shlex.join(["fedakd", *kept])

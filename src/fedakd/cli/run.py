@@ -62,7 +62,6 @@ DataDir = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no audit, only the result.")]
 
-SINGULAR = {"methods": "method", "seeds": "seed"}  # fields of a plan whose options are given one by one
 PLAIN: Any = {"markup": False, "highlight": False, "soft_wrap": True}  # paths as they are, to be copied
 
 
@@ -145,7 +144,7 @@ def run(
 
 def _choices(options: dict[str, Any]) -> dict[str, Any]:
     """What the options say about the plan, by its fields; the other options are about this call alone."""
-    from fedakd.plan import Plan
+    from fedakd.plan import SINGULAR, Plan
 
     said = {field: options.get(SINGULAR.get(field, field)) for field in Plan.model_fields}
     return said | {field: tuple(said[field] or ()) or None for field in SINGULAR}
@@ -153,6 +152,7 @@ def _choices(options: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse_changes(choices: dict[str, Any], out: Path | None) -> None:
     from fedakd.errors import PlanError
+    from fedakd.plan import SINGULAR
 
     said = [
         f"--{SINGULAR.get(name, name).replace('_', '-')}"

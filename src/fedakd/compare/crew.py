@@ -16,7 +16,7 @@ from fedakd.compare.jobs import Job
 from fedakd.compare.store import Store
 from fedakd.compare.work import Foreman, Hand
 from fedakd.engine.processes import Workers, unheard
-from fedakd.errors import FedakdError
+from fedakd.errors import FedakdError, PlanError
 from fedakd.experiment import Cell, Observer
 from fedakd.rounds import Round
 from fedakd.simulation import cores
@@ -45,19 +45,23 @@ class Crew:
         for job in jobs:
             if job not in left:
                 self.foreman.found(job)
-        if left and self.by_cells(len(left), count):
+        if left and self.by_cells(left, count):
             self.side_by_side(left, min(count, len(left)))
         elif left:
             self.one_by_one(left, count)
 
-    def by_cells(self, jobs: int, count: int) -> bool:
+    def by_cells(self, jobs: list[Job], count: int) -> bool:
         """Cells side by side never wait for each other, clients do, for the largest of them each round.
 
-        With fewer cells than cores that is the lesser evil.
+        With fewer cells than cores that is the lesser evil. Where seconds decide, all cells are timed on the
+        same terms, on one core each, however many are left.
         """
-        if count < 2 or self.parallel == "clients":
-            return False
-        return self.parallel == "cells" or jobs >= count
+        timed = any(job.plan.equal_time or job.plan.max_seconds for job in jobs)
+        if timed and self.parallel == "clients":
+            raise PlanError("where seconds end a run, cells are timed on one core each; leave out --parallel")
+        if timed or self.parallel == "cells":
+            return count > 0
+        return self.parallel == "auto" and 1 < count <= len(jobs)
 
     def one_by_one(self, jobs: list[Job], count: int) -> None:
         with self.store.spool() as spool:

@@ -31,9 +31,17 @@ def merge(folders: Sequence[Path], into: Store) -> Merged:
     for folder, part in zip(folders, parts, strict=True):
         if part.comparison != first.comparison:
             raise PlanError(f"{folder} holds another comparison than {folders[0]}; merge parts of one only")
-    counts = [take(job, [part.store for part in parts], into) for job in jobs_of(first.comparison)]
+    stores = [part.store for part in parts]
+    counts = [taken(job, stores, into) for job in jobs_of(first.comparison)]
     copied, present, missing = (counts.count(kind) for kind in ("copied", "present", "missing"))
     return Merged(copied, present, missing, first._replace(store=into))
+
+
+def taken(job: Job, stores: Sequence[Store], into: Store) -> str:
+    with into.claim(job.name) as free:
+        if not free:
+            raise PlanError(f"another process computes {job.label} in {into.path}; wait for it, or end it")
+        return take(job, stores, into)
 
 
 def take(job: Job, stores: Sequence[Store], into: Store) -> str:
@@ -74,10 +82,13 @@ def copy_rows(job: Job, store: Store, into: Store, leak: bool) -> None:
 
 
 def copy_whole(theirs: Path, ours: Path) -> None:
-    """There whole or not at all; what was there and was not done is replaced."""
-    partial = ours.with_name(f"{ours.name}.{uuid4().hex}")
+    """There whole or not at all; what was there and was not done is kept aside."""
+    if unfinished := CellFolder.at(ours):
+        unfinished.set_aside()
+    partial = ours.parent.parent / "partial" / uuid4().hex
     shutil.copytree(theirs, partial, ignore=shutil.ignore_patterns("checkpoints"))
     shutil.rmtree(ours, ignore_errors=True)
+    ours.parent.mkdir(parents=True, exist_ok=True)
     partial.rename(ours)
 
 

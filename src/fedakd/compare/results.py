@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedakd.cellfolder import CellFolder, write_json
+from fedakd.cellfolder import DATA, CellFolder, write_json
 from fedakd.compare.jobs import Job
 from fedakd.compare.schema import Comparison, comparison
 from fedakd.compare.store import Store
 from fedakd.drawn import asked
 from fedakd.errors import PlanError
 from fedakd.experiment import Cell, stored_cell
-from fedakd.plan import REFERENCE, Plan
+from fedakd.plan import REFERENCE, SINGULAR, Plan, resolve
 from fedakd.runfolder import RunFolder
 from fedakd.summary import Row, rows_of
 
@@ -37,7 +38,8 @@ class Setting:
     plan: Plan
     cells: tuple[Cell, ...]  # those that are done, by seed, in the order of the plan's methods
     audits: dict[int, dict[str, Any]]  # by seed, as stored: `Audit.to_dict`
-    versions: dict[str, str]
+    versions: dict[str, str]  # the cells' were made with; several of one thing side by side
+    leaky_audits: dict[int, dict[str, Any]] = field(default_factory=dict)  # of what leaking methods train on
 
     @property
     def label(self) -> str:
@@ -84,33 +86,81 @@ def read(folder: Path) -> Results:
         return compared(folder)
     run, plan = RunFolder.open(folder)
     stores = {(m, s): run.done(m, s) for s in plan.seeds for m in plan.methods}
-    audits = {seed: run.audit(seed, False, "") for seed in plan.seeds}
     told = json.loads((folder / "plan.json").read_text())
-    setting = Setting(plan, cells_of(stores), audits_of(audits), told.get("versions", {}))
-    return Results(plan.title, (setting,), folder, f"fedakd run --resume {folder}")
+    setting = setting_from(
+        plan, stores, lambda seed, leak: run.audit(seed, leak, ""), told.get("versions", {})
+    )
+    return Results(plan.title, (setting,), folder, shlex.join(["fedakd", "run", *options_of(plan)]))
+
+
+def options_of(plan: Plan) -> list[str]:
+    """What to type after `fedakd run` to have this plan again."""
+    usual = resolve(plan.preset, dataset=plan.dataset)
+    words: list[str] = []
+    for name, value in plan.model_dump().items():
+        option = f"--{SINGULAR.get(name, name).replace('_', '-')}"
+        if name in ("preset", "dataset", "partition", *SINGULAR) or value != getattr(usual, name):
+            many = value if isinstance(value, tuple) else (value,)
+            words += [word for one in many if one != REFERENCE for word in (option, str(one))]
+    return words
 
 
 def compared(folder: Path) -> Results:
     """The comparison that was begun in a folder; its cells may lie elsewhere."""
-    told = recorded(folder)
-    plans = told.comparison.settings
-    settings = tuple(setting_of(plan, told.store, told.versions) for plan in plans)
+    return results_of(folder, recorded(folder))
+
+
+def results_of(folder: Path, told: Recorded) -> Results:
+    settings = tuple(setting_of(plan, told.store, told.versions) for plan in told.comparison.settings)
     return Results(told.comparison.title, settings, folder, told.command, told.table)
 
 
 def setting_of(plan: Plan, store: Store, versions: dict[str, str]) -> Setting:
     jobs = [Job(plan, method, seed) for seed in plan.seeds for method in plan.methods]
     stores = {(job.method, job.seed): store.done(job.name) for job in jobs}
-    audits = {seed: store.audit(seed, False, asked(plan, seed, leak=False)) for seed in plan.seeds}
-    return Setting(plan, cells_of(stores), audits_of(audits), versions)
+    return setting_from(plan, stores, lambda s, leak: store.audit(s, leak, asked(plan, s, leak)), versions)
 
 
-def cells_of(stores: Mapping[tuple[str, int], CellFolder | None]) -> tuple[Cell, ...]:
-    return tuple(stored_cell(own, method, seed) for (method, seed), own in stores.items() if own)
+def setting_from(
+    plan: Plan,
+    stores: Mapping[tuple[str, int], CellFolder | None],
+    audit: Callable[[int, bool], Path],
+    versions: dict[str, str],
+) -> Setting:
+    done = {who: own for who, own in stores.items() if own}
+    check_rows(plan, done)
+    cells = tuple(stored_cell(own, method, seed) for (method, seed), own in done.items())
+    audits, leaky = ({seed: audit(seed, leak) for seed in plan.seeds} for leak in (False, True))
+    return Setting(plan, cells, audits_of(audits), versions_of(cells) or versions, audits_of(leaky))
+
+
+def check_rows(plan: Plan, done: Mapping[tuple[str, int], CellFolder]) -> None:
+    """Methods of one seed are compared on the same rows, or not at all."""
+    first: dict[tuple[int, bool], CellFolder] = {}
+    for (method, seed), own in done.items():
+        other = first.setdefault((seed, plan.leaks(method)), own)
+        if own.fields[DATA] != other.fields[DATA]:
+            raise PlanError(
+                f"{plan.dataset}, {plan.partition}, seed {seed}: {own.path} and {other.path} were computed "
+                "on different rows and cannot be compared; move one of them away and compute it again"
+            )
+
+
+def versions_of(cells: Sequence[Cell]) -> dict[str, str]:
+    """What cells were made with; where they differ, all of it."""
+    names = dict.fromkeys(name for cell in cells for name in cell.versions)
+    found = {name: sorted({cell.versions.get(name, "unknown") for cell in cells}) for name in names}
+    return {name: " / ".join(own) for name, own in found.items()}
 
 
 def audits_of(paths: Mapping[int, Path]) -> dict[int, dict[str, Any]]:
-    return {seed: json.loads(path.read_text()) for seed, path in paths.items() if path.exists()}
+    found = {}
+    for seed, path in paths.items():
+        try:
+            found[seed] = json.loads(path.read_text()) if path.exists() else None
+        except ValueError as error:
+            raise PlanError(f"{path} is damaged: {error}; move it away, and it is written again") from error
+    return {seed: own for seed, own in found.items() if own is not None}
 
 
 class Recorded(NamedTuple):

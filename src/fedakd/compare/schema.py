@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fedakd import partition as partitions_
 from fedakd.data import source
+from fedakd.drawn import check_released
 from fedakd.errors import FedakdError, PlanError
 from fedakd.plan import Plan, Preset, explained, resolve
 
@@ -34,12 +35,13 @@ CHOICES = set(Plan.model_fields) - {"dataset", "partition", "methods", "seeds", 
 
 
 class Override(BaseModel):
-    """What some settings have otherwise: those of this dataset, this partition, or both."""
+    """What some settings have otherwise: those of this dataset, partition, preset, or all of it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dataset: str | None = None
     partition: str | None = None
+    preset: Preset | None = None
     set: dict[str, Any]
 
     @field_validator("partition")
@@ -50,11 +52,12 @@ class Override(BaseModel):
     @field_validator("set")
     @classmethod
     def _known(cls, value: dict[str, Any]) -> dict[str, Any]:
-        check_choices(value)
+        check_choices(value, CHOICES | {"preset"})
         return value
 
-    def holds(self, dataset: str, partition: str) -> bool:
-        return self.dataset in (None, dataset) and self.partition in (None, partition)
+    def holds(self, dataset: str, partition: str, preset: str) -> bool:
+        asked = ((self.dataset, dataset), (self.partition, partition), (self.preset, preset))
+        return all(wanted in (None, own) for wanted, own in asked)
 
 
 class Comparison(BaseModel):
@@ -91,12 +94,13 @@ class Comparison(BaseModel):
 
     @model_validator(mode="after")
     def _settings_resolve(self) -> Comparison:
-        check_choices(self.choices)
+        check_choices(self.choices, CHOICES | GRID)
         for one in self.override:
-            if not any(one.holds(dataset, partition) for dataset, partition in self.grid):
+            if not any(one.holds(*pair, one.preset or self.preset) for pair in self.grid):
                 where = ", ".join(str(part) for part in (one.dataset, one.partition) if part)
                 raise PlanError(f"override: there is no setting {where!r}; settings are {self.grid}")
-        _ = self.settings
+        for plan in self.settings:
+            check_released(plan)
         return self
 
     @property
@@ -115,7 +119,7 @@ class Comparison(BaseModel):
     def setting(self, dataset: str, partition: str) -> Plan:
         said: dict[str, Any] = {"preset": self.preset, **self.choices}
         for one in self.override:
-            said |= one.set if one.holds(dataset, partition) else {}
+            said |= one.set if one.holds(dataset, partition, self.preset) else {}
         said |= {"partition": partition, "methods": self.methods, "seeds": self.seeds}
         return resolve(dataset=dataset, **said)
 
@@ -133,12 +137,12 @@ def said_of(key: str, read: Callable[[str], T], value: str) -> T:
         raise PlanError(f"{key}: {error}") from error
 
 
-def check_choices(said: dict[str, Any]) -> None:
+def check_choices(said: dict[str, Any], allowed: set[str]) -> None:
     """Keys are those of a plan, and no others."""
     for key in said:
-        if key not in CHOICES | {"preset"}:
-            allowed = ", ".join(sorted(CHOICES | GRID))
-            raise PlanError(f"{key} is no key of a comparison, got {said[key]!r}; allowed are {allowed}")
+        if key not in allowed:
+            known = ", ".join(sorted(allowed))
+            raise PlanError(f"{key} is no key that can be set here, got {said[key]!r}; allowed are {known}")
 
 
 def read_comparison(path: Path, **changes: Any) -> Comparison:

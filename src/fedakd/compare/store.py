@@ -30,9 +30,7 @@ class Store:
         return self._federation(asked).with_suffix(".json")
 
     def _federation(self, asked: str) -> Path:
-        folder = self.path / "federations"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / asked
+        return self.path / "federations" / asked
 
     def cell(self, method: str, seed: int, fields: dict[str, Any]) -> CellFolder:
         """Without checkpoints once it is done: nothing would go on from them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +85,10 @@ class Hand:
             cells.cell(job.method, ground, self.workers)
         except FedakdError as error:
             return self._failed(job, str(error))
+        except Exception as error:  # a full disk, a method's own mistake: the other cells need not suffer
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(place.filename).name}, line {place.lineno}"
+            return self._failed(job, f"{type(error).__name__}: {error} ({where})")
         self.foreman.finished(job, time.monotonic() - began)
         return True
 
@@ -98,6 +103,7 @@ class Hand:
         if self._ground is None or self._ground[0] != key:
             self._ground = None  # before the next one: both would not always fit into memory
             cells = Cells.of(job.plan, self.store, self._data(job), self.foreman.watching, self.threads)
+            (self.store.path / "federations").mkdir(parents=True, exist_ok=True)
             with self.store.claim(f"federation-{job.federation}", wait=True):
                 self._ground = (key, cells, cells.ground(job.seed))
         return self._ground[1:]

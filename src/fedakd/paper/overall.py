@@ -66,10 +66,21 @@ def means_of(scores: Sequence[Column]) -> tuple[str, dict[str, dict[int, float]]
     if len(scores) == 1:
         return "seeds", {method: dict(own) for method, own in scores[0].items()}
     methods = dict.fromkeys(method for column in scores for method in column)
+    shared = [shared_seeds(column) for column in scores]
     return "columns", {
-        method: {k: _mean(column[method]) for k, column in enumerate(scores) if method in column}
+        method: {
+            k: fmean(column[method][seed] for seed in seeds)
+            for k, (column, seeds) in enumerate(zip(scores, shared, strict=True))
+            if seeds and method in column
+        }
         for method in methods
     }
+
+
+def shared_seeds(column: Column) -> list[int]:
+    """The seeds for which every method of the column has a value: a mean over others would compare seeds."""
+    known = [{seed for seed, value in own.items() if not math.isnan(value)} for own in column.values()]
+    return sorted(set.intersection(*known)) if known else []
 
 
 def against_line(scores: Sequence[Column], measure: str) -> str | None:
@@ -88,8 +99,8 @@ def against_line(scores: Sequence[Column], measure: str) -> str | None:
     said = ", ".join(_told(method, one, factor) for method, one in found.items())
     pairs = max(one.n for one in found.values())
     return (
-        f"Less {named(subject)}, mean over {pairs} {over} with 95 % interval: {said}. "
-        "Significantly (!) or not, paired, Holm-corrected, level 0.05."
+        f"Difference to {named(subject)}, mean over {pairs} {over} with its 95 % interval: {said}. "
+        "Those marked ! are significant (paired, corrected by Holm, level 0.05)."
     )
 
 

@@ -58,7 +58,8 @@ class SubTable:
     @property
     def title(self) -> str:
         unit = {"cf": "", "mean_gain": " (points)"}.get(self.measure, " (%)")
-        return f"{TITLES.get(self.table, self.table)}, {MEASURES[self.measure]}{unit}"
+        what = f"{MEASURES[self.measure]}{unit}"
+        return f"{TITLES[self.table]}, {what}" if self.table in TITLES else f"{what[0].upper()}{what[1:]}"
 
     @property
     def factor(self) -> int:
@@ -99,7 +100,10 @@ def _subtable(results: Results, known: Published, measure: str, seed: int) -> Su
 
     columns, methods = columns_of(results.settings), methods_of(results.settings, measure)
     scores = [scores_of(setting, measure) for setting in results.settings]
-    places = [standings(own, rng=np.random.default_rng(seed)) for own in scores]
+    places = [
+        standings(own, rng=np.random.default_rng(seed), exclude=leaking(setting))
+        for own, setting in zip(scores, results.settings, strict=True)
+    ]
     rows = {
         method: tuple(
             Entry(ours.get(method), known.value(measure, column.dataset, column.partition, method))
@@ -109,6 +113,11 @@ def _subtable(results: Results, known: Published, measure: str, seed: int) -> Su
     }
     found = SubTable(known.table, measure, columns, rows, tuple(notes_of(scores, measure)))
     return replace(found, notes=(*found.notes, *remarks_on(found, results.settings, known)))
+
+
+def leaking(setting: Setting) -> list[str]:
+    """Methods that trained on their test rows are shown, but do not compete."""
+    return [method for method in setting.plan.methods if setting.plan.leaks(method)]
 
 
 def columns_of(settings: Sequence[Setting]) -> tuple[Column, ...]:
