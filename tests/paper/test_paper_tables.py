@@ -20,7 +20,6 @@ from fedakd.compare.results import Results
 from fedakd.errors import PlanError
 from fedakd.fairness import Spread
 from fedakd.paper import forms
-from fedakd.paper.overall import against_line
 from fedakd.paper.published import published
 from fedakd.paper.tables import Column, Entry, SubTable, subtables
 from fedakd.ranking import Standing, standings
@@ -56,7 +55,7 @@ def test_ours_are_mean_and_deviation_over_seeds(results, measure, method):
 def test_every_measure_has_its_table_with_all_methods_but_the_reference_in_cf(results):
     tables = subtables(results, "table1")
     assert [table.measure for table in tables] == ["maximum", "average", "cf"]
-    most, average, cf = (list(table.rows) for table in tables)
+    most, average, cf = (list(table.methods) for table in tables)
     assert most == average == list(results.settings[0].plan.methods)
     assert cf == most[1:]
 
@@ -64,7 +63,7 @@ def test_every_measure_has_its_table_with_all_methods_but_the_reference_in_cf(re
 def test_the_published_number_of_the_same_dataset_and_partition_is_beside_ours(results):
     ours = as_if(results, dataset="cifar10")
     for table in subtables(ours, "table1"):
-        for method, own in table.rows.items():
+        for method, own in table.methods.items():
             expected = [
                 published("table1").value(table.measure, "cifar10", p, method) for p in ("pow", "ics(2)")
             ]
@@ -75,7 +74,7 @@ def test_the_published_number_of_the_same_dataset_and_partition_is_beside_ours(r
 
 def test_digits_have_no_published_numbers(results):
     (table,) = subtables(results, "table1", ["cf"])
-    entries = [entry for own in table.rows.values() for entry in own]
+    entries = [entry for own in table.methods.values() for entry in own]
     assert all(entry.published is None and math.isnan(entry.difference) for entry in entries)
     assert "published" not in forms.markdown(table)
 
@@ -84,7 +83,7 @@ def test_places_are_those_of_the_standings_of_each_column(results):
     (table,) = subtables(results, "table1", ["average"], seed=3)
     for k, setting in enumerate(results.settings):
         expected = standings(setting.scores("average"), rng=np.random.default_rng(3))
-        assert {method: own[k].ours for method, own in table.rows.items()} == expected
+        assert {method: own[k].ours for method, own in table.methods.items()} == expected
 
 
 def test_the_same_results_give_the_same_table(results):
@@ -151,10 +150,10 @@ def test_what_one_column_could_have_shown_is_told_by_its_seeds_alone(results):
 
 def test_ranks_are_over_columns_by_their_means(results):
     (table,) = subtables(results, "table1", ["average"])
-    means = np.array([[entry.ours.mean for entry in own] for own in table.rows.values()])
+    means = np.array([[entry.ours.mean for entry in own] for own in table.methods.values()])
     ranks = rankdata(-means, axis=0).mean(1)
     assert table.notes[1].startswith("Mean ranks over 2 columns (1 is best): ")
-    for method, rank in zip(table.rows, ranks, strict=True):
+    for method, rank in zip(table.methods, ranks, strict=True):
         assert f"{named(method)} {rank:.1f}" in table.notes[1]
 
 
@@ -277,6 +276,9 @@ def test_csv_has_a_line_for_each_method_and_column(results):
         rows = forms.csv_rows(table)
         assert len(rows) == len(table.rows) * 2
         for row in rows:
+            if "/" in row["method"]:
+                assert row["published_mean"] == row["difference"] == ""
+                continue
             entry = table.rows[row["method"]][[c.partition for c in table.columns].index(row["partition"])]
             if entry.ours is None:
                 assert (row["mean"], row["place"], row["n"], row["difference"]) == ("", "", 0, "")
@@ -300,45 +302,21 @@ def test_csv_rows_can_be_written_and_read(tmp_path):
     ] * 30
 
 
-def ahead(lead: float, columns: int = 8) -> list[dict[str, dict[int, float]]]:
-    """A method that is ahead of FedAKD by about so much in every column, in noise."""
-    rng = np.random.default_rng(0)
-    return [
-        {
-            "fedakd": {seed: 0.8 + 0.01 * column for seed in range(3)},
-            "fedavg": {seed: 0.8 + 0.01 * column + lead + 0.001 * rng.standard_normal() for seed in range(3)},
-        }
-        for column in range(columns)
-    ]
+def test_both_models_of_fedakd_are_shown_and_only_one_competes(results: Results):
+    table = subtables(results, "table1", ["average"])[0]
+    assert [line for line in table.rows if "/" in line] == ["fedakd/global"]
+    for setting, entry in zip(results.settings, table.rows["fedakd/global"], strict=True):
+        row = next(one for one in setting.rows if (one.method, one.view) == ("fedakd", "global"))
+        assert entry.ours.mean == pytest.approx(fmean(one.average for one in row.per_seed))
+        assert entry.ours.place == "excluded"
+        assert entry.published is None
+    assert "FedAKD (global)" in forms.markdown(table)
 
 
-def test_over_all_columns_methods_are_compared_with_fedakd():
-    line = against_line(ahead(0.02), "average")
-    assert line is not None
-    assert line.startswith(
-        "Difference to FedAKD, mean over 8 columns with its 95 % interval: FedAvg +2.0! (+1.9 to +2.0)."
-    )
-    assert "!" not in against_line(ahead(0.0), "average").split("Those")[0]
-
-
-def test_a_single_column_is_paired_over_its_seeds():
-    assert "mean over 3 seeds" in against_line(ahead(0.02, columns=1), "average")
-    assert against_line([{"fedakd": {0: 0.8}, "fedavg": {0: 0.9}}], "average") is None
-    assert against_line([{"fedakd": {0: 0.8}}], "average") is None
-
-
-def test_without_fedakd_the_largest_is_what_others_are_compared_with():
-    columns = [{"a": {0: 0.5 + k, 1: 0.6 + k}, "b": {0: 0.4 + k, 1: 0.3 + k}} for k in range(3)]
-    named = [{"fedavg": own["a"], "cgsv": own["b"]} for own in columns]
-    assert against_line(named, "average").startswith("Difference to FedAvg, mean over 3 columns")
-
-
-def test_columns_are_paired_over_the_seeds_all_methods_have():
-    """The seed that only one of two equal methods has, or in which CF is undefined, must not part them."""
-    alike = {0: 0.9, 1: 0.8}
-    columns = [
-        {"fedakd": {**alike, 2: 0.3}, "fedavg": {**alike, 2: math.nan}, "cgsv": alike} for _ in range(6)
-    ]
-    line = against_line(columns, "average")
-    assert "FedAvg +0.0, CGSV +0.0" in line
-    assert against_line([{"fedakd": {0: 0.5}, "fedavg": {1: 0.9}} for _ in range(6)], "average") is None
+def test_a_method_that_trained_on_test_rows_is_shown_and_does_not_compete(results: Results):
+    table = subtables(as_if(results, preset="released"), "table1", ["average"])[0]
+    assert {entry.ours.place for name in ("fedakd", "cffl", "cgsv") for entry in table.rows[name]} == {
+        "excluded"
+    }
+    assert "FedAvg" in table.notes[1]
+    assert not any(name in table.notes[1] for name in ("FedAKD", "CFFL", "CGSV"))

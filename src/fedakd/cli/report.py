@@ -34,8 +34,18 @@ def report(
     from fedakd.wire import write
 
     made = {"html": forms.html, "md": forms.markdown, "latex": forms.latex, "csv": forms.csv}
-    text = made[form](read(folder))
+    results = read(folder)
+    text = made[form](results)
     path = out or folder / f"report.{ENDINGS[form]}"
     path.parent.mkdir(parents=True, exist_ok=True)
     write(path, text.encode())
     typer.echo(f"written: {path}")
+    if form == "csv" and forms.printed(results):
+        typer.echo(_beside(folder / "tables.csv", results.command))
+
+
+def _beside(path: Path, command: str) -> str:
+    """Where the published numbers are: one line here is a model, there a method and column."""
+    if path.exists():
+        return f"ours beside the published: {path}"
+    return f"ours beside the published will be in {path}, which this writes when it ends: {command}"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedakd.paper.tables import Entry, SubTable
-from fedakd.summary import named
+from fedakd.paper.views import titled
 from fedakd.tables import markdown_table
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _typed(entry: Entry, factor: int, between: str, deviations: bool) -> str:
 
 def _table(part: SubTable, cell: Callable[[Entry], str]) -> Form:
     headers = ["method", *(column.label for column in part.columns)]
-    return headers, [[named(method), *map(cell, own)] for method, own in part.rows.items()]
+    return headers, [[titled(method), *map(cell, own)] for method, own in part.rows.items()]
 
 
 def markdown(table: SubTable) -> str:
@@ -127,7 +127,7 @@ def _tabular(part: SubTable) -> str:
         r"\hline",
     ]
     for method, own in part.rows.items():
-        lines.append(_joined([_escaped(named(method)), *(_set(entry, part.factor) for entry in own)]))
+        lines.append(_joined([_escaped(titled(method)), *(_set(entry, part.factor) for entry in own)]))
         if any(entry.published for entry in own):
             lines.append(_joined(["", *(_set_below(entry, part.factor) for entry in own)]))
     return "\n".join([*lines, r"\hline", r"\end{tabular}"])

@@ -15,6 +15,7 @@ from fedakd.errors import PlanError, unknown
 from fedakd.fairness import Spread
 from fedakd.paper.overall import notes_of
 from fedakd.paper.published import BOLD, TITLES, Published, published
+from fedakd.paper.views import BETWEEN, of_view, other_views, titled
 from fedakd.plan import REFERENCE
 from fedakd.summary import named
 
@@ -52,7 +53,9 @@ class SubTable:
     table: str
     measure: str
     columns: tuple[Column, ...]
-    rows: dict[str, tuple[Entry, ...]]  # by method, as the plans write it; an entry for each column
+    rows: dict[
+        str, tuple[Entry, ...]
+    ]  # by method, as plans write it, or method/view; an entry for each column
     notes: tuple[str, ...]  # what the numbers can tell, sentence by sentence
 
     @property
@@ -60,6 +63,11 @@ class SubTable:
         unit = {"cf": "", "mean_gain": " (points)"}.get(self.measure, " (%)")
         what = f"{MEASURES[self.measure]}{unit}"
         return f"{TITLES[self.table]}, {what}" if self.table in TITLES else f"{what[0].upper()}{what[1:]}"
+
+    @property
+    def methods(self) -> dict[str, tuple[Entry, ...]]:
+        """The lines of models that methods are judged by."""
+        return {line: own for line, own in self.rows.items() if BETWEEN not in line}
 
     @property
     def factor(self) -> int:
@@ -111,8 +119,26 @@ def _subtable(results: Results, known: Published, measure: str, seed: int) -> Su
         )
         for method in methods
     }
-    found = SubTable(known.table, measure, columns, rows, tuple(notes_of(scores, measure)))
+    rows |= {
+        line: tuple(beside(setting, line, measure, seed) for setting in results.settings)
+        for line in other_views(results.settings)
+    }
+    competing = [without(own, leaking(one)) for own, one in zip(scores, results.settings, strict=True)]
+    found = SubTable(known.table, measure, columns, rows, tuple(notes_of(competing, measure)))
     return replace(found, notes=(*found.notes, *remarks_on(found, results.settings, known)))
+
+
+def beside(setting: Setting, line: str, measure: str, seed: int) -> Entry:
+    """A model that its method is not judged by: it is shown, and competes with nobody."""
+    from fedakd.ranking import standings
+
+    scores = of_view(setting, line, measure)
+    found = standings({line: scores}, rng=np.random.default_rng(seed), exclude=[line]) if scores else {}
+    return Entry(found.get(line))
+
+
+def without(scores: dict[str, dict[int, float]], methods: Sequence[str]) -> dict[str, dict[int, float]]:
+    return {method: own for method, own in scores.items() if method not in methods}
 
 
 def leaking(setting: Setting) -> list[str]:
@@ -168,11 +194,11 @@ def remarks_on(table: SubTable, settings: Sequence[Setting], known: Published) -
 
 def fewer_seeds(table: SubTable, settings: Sequence[Setting]) -> Iterator[str]:
     """Numbers that are not over all seeds of their plan: not done yet, or undefined."""
-    for method, own in table.rows.items():
+    for method, own in table.methods.items():
         for column, setting, entry in zip(table.columns, settings, own, strict=True):
             planned = len(setting.plan.seeds)
             if entry.ours and entry.ours.count < planned:
-                yield f"{named(method)} {column.dataset} {column.label} {entry.ours.count} of {planned}"
+                yield f"{titled(method)} {column.dataset} {column.label} {entry.ours.count} of {planned}"
 
 
 def rounds_line(setting: Setting, known: Published) -> str:

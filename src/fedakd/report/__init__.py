@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from fedakd.report.forms import csv, latex, markdown
 from fedakd.report.page import html
+from fedakd.report.published import printed
 
-__all__ = ["csv", "html", "latex", "markdown"]
+__all__ = ["csv", "html", "latex", "markdown", "printed"]

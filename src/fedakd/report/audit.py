@@ -64,6 +64,11 @@ def leaks(audit: dict[str, Any]) -> bool:
     return bool(audit["leaky"]) or any(audit["shared"].values())
 
 
+def overlap(audit: dict[str, Any]) -> int:
+    """Base rows that are trained on and judged by."""
+    return int(audit["shared"]["train/test"])
+
+
 def divergence(audit: dict[str, Any] | None, client: int) -> float:
     """How far the client's inputs are from the pool: its KL; nan where that was not measured."""
     shift = audit["clients"][client]["shift"] if audit else None

@@ -19,6 +19,7 @@ WIDTH = 420
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 44  # margins around the plotted area
 HUES = 6  # colours beside the one of the reference
 SHAPES = ("circle", "square", "diamond", "triangle")
+MORE_SHAPES = (*SHAPES, "wedge", "plus")  # these two are small, and no good on a line
 DASHES = ("", "6 3", "2 3")
 
 
@@ -145,9 +146,18 @@ def mark(shape: str, x: float, y: float, kind: str, told: str = "", size: float 
         "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
         "diamond": ((0, -1.4), (1.4, 0), (0, 1.4), (-1.4, 0)),
         "triangle": ((0, -1.3), (1.2, 0.9), (-1.2, 0.9)),
+        "wedge": ((0, 1.3), (1.2, -0.9), (-1.2, -0.9)),
+        "plus": PLUS,
     }[shape]
     corners = "L".join(f"{_u(x + size * a)} {_u(y + size * b)}" for a, b in ends)
     return Markup('<path class="{}" d="M{}Z">{}</path>').format(kind, corners, title)
+
+
+_A, _B = 0.45, 1.3  # half the width of its arms, and their length
+PLUS = (
+    *((-_A, -_B), (_A, -_B), (_A, -_A), (_B, -_A), (_B, _A), (_A, _A)),
+    *((_A, _B), (-_A, _B), (-_A, _A), (-_B, _A), (-_B, -_A), (-_A, -_A)),
+)
 
 
 def line(points: Sequence[tuple[float, float]], kind: str, dash: str = "") -> Markup:

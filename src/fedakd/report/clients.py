@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fedakd.compare.results import Setting
-from fedakd.fairness import cf_coefficient
 from fedakd.plan import REFERENCE
 from fedakd.report.audit import divergence, train_rows
 from fedakd.report.charts import Chart
+from fedakd.report.correlation import cf_of, of_seeds, told
 from fedakd.report.dumbbell import Pair, dumbbell
 from fedakd.report.scatter import Point, scatter
 from fedakd.report.table import Entry, Table, number
@@ -69,7 +69,8 @@ def clients_of(setting: Setting, row: Row) -> list[Client]:
 def _client(setting: Setting, row: Row, place: int, client: int, alone: float) -> Client:
     seed, one = row.seeds[place], row.per_seed[place]
     gain, low, high = (own[client] if own else math.nan for own in (one.gains, one.gain_low, one.gain_high))
-    audit = setting.audits.get(seed)
+    trained_on = setting.leaky_audits if setting.plan.leaks(row.method) else setting.audits
+    audit = trained_on.get(seed)
     shares = next(
         c.rounds[-1].contributions for c in setting.cells if (c.method, c.seed) == (row.method, seed)
     )
@@ -113,41 +114,32 @@ def _pairs(found: Sequence[Client]) -> list[Pair]:
 
 
 def _fairness(row: Row, found: Sequence[Client], name: str) -> Chart | None:
-    spreads = row.spread
-    cf, low, high = (spreads[one].mean / 100 for one in ("cf", "cf_low", "cf_high"))
-    interval = "" if math.isnan(low) else f" ({low:.2f} to {high:.2f})"
-    mean = f", mean of {len(row.seeds)} seeds" * (len(row.seeds) > 1)
-    remark = "r undefined" if math.isnan(cf) else f"r = {cf:.2f}{interval}{mean}"
     points = _points(found, lambda one: 100 * one.alone, lambda one: 100 * one.joined)
     labels = "accuracy alone (points)", "accuracy after joining (points)"
     title = f"{row.label}: do stronger clients stay stronger?"
-    return scatter(name, title, points, *labels, remark, rest="diagonal")
+    return scatter(name, title, points, *labels, told(cf_of(row)), rest="diagonal")
 
 
 def _gain_against(field: str, label: str, row: Row, found: Sequence[Client], name: str) -> Chart | None:
     points = _points(found, lambda one: float(getattr(one, field)), lambda one: 100 * one.gain)
     title = f"{row.label}: {'shift' if field == 'shift' else 'training rows'} against gain"
     left_out = len([one for one in found if not math.isnan(one.gain)]) - len(points)
-    remark = f"{_correlation(points)}{f' ({left_out} infinite, left out)' if left_out else ''}"
+    remark = told(of_seeds(points, row.seeds)) + f" ({left_out} infinite, left out)" * bool(left_out)
     return scatter(name, title, points, label, "gain (points)", remark, rest="level")
 
 
 def _contribution(row: Row, found: Sequence[Client], name: str) -> Chart | None:
     points = _points(found, lambda one: one.contribution, lambda one: 100 * one.joined)
     labels = "contribution, as the method holds it", "accuracy after joining (points)"
-    return scatter(name, f"{row.label}: contribution against accuracy", points, *labels, _correlation(points))
+    remark = told(of_seeds(points, row.seeds))
+    return scatter(name, f"{row.label}: contribution against accuracy", points, *labels, remark)
 
 
 def _points(
     found: Sequence[Client], across: Callable[[Client], float], up: Callable[[Client], float]
 ) -> list[Point]:
-    points = [Point(across(one), up(one), one.gain < 0, one.told) for one in found]
+    points = [Point(across(one), up(one), one.seed, one.gain < 0, one.told) for one in found]
     return [point for point in points if math.isfinite(point.x) and math.isfinite(point.y)]
-
-
-def _correlation(points: Sequence[Point]) -> str:
-    r = cf_coefficient([one.x for one in points], [one.y for one in points]) / 100
-    return "r undefined" if math.isnan(r) else f"r = {r:.2f}"
 
 
 def _numbers(row: Row, found: Sequence[Client], name: str) -> Table:

@@ -9,9 +9,11 @@ from dataclasses import replace
 
 from fedakd.compare.results import Results, Setting
 from fedakd.fairness import Spread
+from fedakd.paper import forms as paper
 from fedakd.plan import REFERENCE
 from fedakd.report import tables
 from fedakd.report.page import settings_of
+from fedakd.report.published import printed
 from fedakd.report.sentences import across, alarms, notes, verdicts, winners
 from fedakd.report.standing import places
 from fedakd.report.table import BEST, TIE, Entry, Table
@@ -45,7 +47,10 @@ def markdown(results: Results) -> str:
         parts += [_markdown(tables.overview(shown, one)) for one in tables.OVERVIEW]
     for at, setting in enumerate(shown, 1):
         parts += _section(setting, f"s{at}")
-    parts += [tables.MARKS, "## Repeat it", "\n".join(f"    {line}" for line in results.command.splitlines())]
+    parts += [tables.marks(shown)]
+    if known := printed(results):
+        parts += ["## Beside the published numbers", *(paper.markdown(one).strip() for one in known)]
+    parts += ["## Repeat it", "\n".join(f"    {line}" for line in results.command.splitlines())]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -94,7 +99,8 @@ def latex(results: Results) -> str:
         own = [part(setting, f"s{at}") for part in (tables.accuracy, tables.fairness, tables.cost)]
         label = ". ".join([setting.label, *alarms(setting)])
         found += [replace(table, caption=f"{table.caption}: {label}") for table in own]
-    return "\n".join([r"% \usepackage{booktabs}", *map(_latex, found)])
+    beside = [f"\n{paper.latex(one)}" for one in printed(results)]
+    return "\n".join([r"% \usepackage{booktabs}", *map(_latex, found), *beside])
 
 
 def _latex(table: Table) -> str:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 
 from markupsafe import Markup
 
@@ -15,8 +16,8 @@ from fedakd.figures import COLOURS
 from fedakd.report import audit, bars, curves, tables
 from fedakd.report.charts import HUES, Chart, Look, looks
 from fedakd.report.clients import Panel, panels
-from fedakd.report.published import NOTE, beside, overall
-from fedakd.report.sentences import Verdict, across, alarms, notes, verdicts, winners
+from fedakd.report.published import beside, overall, printed
+from fedakd.report.sentences import Verdict, across, alarms, notes, trained_on, verdicts, winners
 from fedakd.report.standing import detectable
 from fedakd.report.table import Entry, Table
 
@@ -48,6 +49,8 @@ class Section:
     costs: list[Chart]
     cost: Table
     audits: list[Audited]
+    leaky_audits: list[Audited]
+    trained_on: str  # who leaks
     plan: str
 
 
@@ -56,6 +59,7 @@ def html(results: Results) -> str:
     from jinja2 import Environment, StrictUndefined
 
     shown = settings_of(results)
+    told = overall(shown, tables.OVERVIEW)
     drawn = looks(cell.method for setting in shown for cell in setting.cells)
     environment = Environment(
         autoescape=True,
@@ -73,10 +77,9 @@ def html(results: Results) -> str:
         across=across(shown) if len(shown) > 1 else [],
         winners=winners(shown) if len(shown) > 1 else [],
         overview=[tables.overview(shown, one) for one in tables.OVERVIEW] if len(shown) > 1 else [],
-        overall=overall(shown, tables.OVERVIEW),
-        beside=beside(results),
-        beside_note=NOTE,
-        marks=tables.MARKS,
+        overall=told,
+        beside=beside(printed(results), told),
+        marks=tables.marks(shown),
         sections=[section(setting, drawn, f"s{at}") for at, setting in enumerate(shown, 1)],
         waiting=[setting.label for setting in results.settings if not setting.rows],
         versions=versions(results),
@@ -113,17 +116,19 @@ def section(setting: Setting, drawn: Mapping[str, Look], name: str) -> Section:
         panels=panels(setting, name),
         costs=bars.cost(setting, drawn, name),
         cost=tables.cost(setting, name),
-        audits=[
-            Audited(
-                seed,
-                audit.verdict(one),
-                audit.pools(one, f"{name}-seed{seed}"),
-                audit.clients(one, f"{name}-seed{seed}"),
-            )
-            for seed, one in setting.audits.items()
-        ],
+        audits=audited(setting.audits, name),
+        leaky_audits=audited(setting.leaky_audits, f"{name}-leaky"),
+        trained_on=trained_on(setting),
         plan=json.dumps(plan.model_dump(mode="json"), indent=2),
     )
+
+
+def audited(audits: Mapping[int, dict[str, Any]], name: str) -> list[Audited]:
+    names = {seed: f"{name}-seed{seed}" for seed in audits}
+    return [
+        Audited(seed, audit.verdict(one), audit.pools(one, names[seed]), audit.clients(one, names[seed]))
+        for seed, one in audits.items()
+    ]
 
 
 def _facts(results: Results) -> str:

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from fedakd.compare.results import MEASURES, Results, Setting
-from fedakd.paper.forms import BESIDE, MEANING, Block, terminal
+from fedakd.paper.forms import Block, notes, terminal
 from fedakd.paper.overall import notes_of
 from fedakd.paper.published import TITLES
-from fedakd.paper.tables import scores_of, subtables
+from fedakd.paper.tables import SubTable, scores_of, subtables
+from fedakd.report.standing import leaking
 from fedakd.report.table import Entry, Table
 
-NOTE = f"{BESIDE} {MEANING['terminal']}"
+
+def printed(results: Results) -> list[SubTable]:
+    """The paper's sub-tables with both numbers; none if it has no number of these datasets and partitions."""
+    parts = subtables(results, results.table) if results.table in TITLES else []
+    entries = [entry for part in parts for own in part.rows.values() for entry in own]
+    return parts if any(entry.published for entry in entries) else []
 
 
-def beside(results: Results) -> list[Table]:
-    """The paper's sub-tables with both numbers, if these are results of one of its tables."""
-    if results.table not in TITLES:
-        return []
-    blocks = [block for part in subtables(results, results.table) for block in terminal(part)]
-    return [_table(block, f"published-{at}") for at, block in enumerate(blocks, 1)]
+def beside(parts: Sequence[SubTable], told: Collection[str] = ()) -> list[Table]:
+    """The sub-tables, each with its notes below, but for those that `overall` has told."""
+    found: list[Table] = []
+    for part in parts:
+        blocks = terminal(part)
+        found += [_table(block, f"published-{len(found) + at}") for at, block in enumerate(blocks, 1)]
+        own = [line for line in notes(part, "terminal") if _of(part.measure, line) not in told]
+        found[-1] = replace(found[-1], note=" ".join(own))
+    return found
 
 
 def _table(block: Block, name: str) -> Table:
@@ -32,7 +42,16 @@ def overall(settings: Sequence[Setting], measures: Sequence[str]) -> list[str]:
     if len(settings) < 2:
         return []
     return [
-        f"{MEASURES[measure]}: {line}"
+        _of(measure, line)
         for measure in measures
-        for line in notes_of([scores_of(one, measure) for one in settings], measure)
+        for line in notes_of([_competing(one, measure) for one in settings], measure)
     ]
+
+
+def _competing(setting: Setting, measure: str) -> dict[str, dict[int, float]]:
+    hidden = leaking(setting)
+    return {name: own for name, own in scores_of(setting, measure).items() if name not in hidden}
+
+
+def _of(measure: str, line: str) -> str:
+    return f"{MEASURES[measure]}: {line}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fedakd.compare.results import MEASURES, Setting
 from fedakd.plan import REFERENCE
 from fedakd.report import audit
-from fedakd.report.standing import AGAINST_REFERENCE, places
+from fedakd.report.standing import leaking, no_competitors, places
 from fedakd.report.table import BEST, TIE
 from fedakd.report.tables import OVERVIEW, gain
 from fedakd.summary import Row, named
@@ -92,7 +92,7 @@ def _winner(setting: Setting, measure: str) -> str:
     tied = [named(method) for method, place in found.items() if place == TIE]
     if best:
         return f"{best[0]} is best in {setting.label}"
-    competing = len(found) - (measure in AGAINST_REFERENCE)
+    competing = len(found.keys() - set(no_competitors(setting, measure)))
     if tied and len(tied) == competing:
         return f"all {competing} are tied in {setting.label}"
     return f"{', '.join(tied[:-1])} and {tied[-1]} are tied in {setting.label}" if tied else ""
@@ -105,9 +105,23 @@ def alarms(setting: Setting) -> list[str]:
         found.append(
             "preset released: the published code's protocol, kept to show where its numbers come from"
         )
-    leaking = {seed: [audit.verdict(one)] for seed, one in setting.audits.items() if audit.leaks(one)}
+    shared = {seed: [audit.verdict(one)] for seed, one in setting.audits.items() if audit.leaks(one)}
     warnings = [text for text in _by_text(_warnings(setting)) if LEAKY in text]
-    return [*found, *warnings, *_by_text(leaking)]
+    return [*found, *_overlap(setting), *warnings, *_by_text(shared)]
+
+
+def _overlap(setting: Setting) -> list[str]:
+    """How many rows leaking methods are both trained on and judged by."""
+    counts = [audit.overlap(one) for one in setting.leaky_audits.values()]
+    if not counts:
+        return []
+    rows = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{counts[0]}"
+    return [f"of the rows {trained_on(setting)} trained on, {rows} base rows are test rows too"]
+
+
+def trained_on(setting: Setting) -> str:
+    """The leaking methods by name."""
+    return ", ".join(map(named, leaking(setting))) or "leaking methods"
 
 
 def notes(setting: Setting) -> list[str]:

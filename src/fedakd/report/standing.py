@@ -16,10 +16,22 @@ def places(setting: Setting, measure: str) -> dict[str, str]:
 
     from fedakd.ranking import standings
 
-    left_out = [REFERENCE] if measure in AGAINST_REFERENCE else []
-    found = standings(setting.scores(measure), rng=np.random.default_rng(0), exclude=left_out)
+    found = standings(
+        setting.scores(measure), rng=np.random.default_rng(0), exclude=no_competitors(setting, measure)
+    )
     tested = max((one.count for one in found.values()), default=0) > 1
     return {method: SHOWN.get(one.place, "") if tested else "" for method, one in found.items()}
+
+
+def no_competitors(setting: Setting, measure: str) -> list[str]:
+    """Who is shown beside the others only: the reference where it is the measure, and who trains on tests."""
+    reference = [REFERENCE] if measure in AGAINST_REFERENCE else []
+    return [*reference, *leaking(setting)]
+
+
+def leaking(setting: Setting) -> list[str]:
+    methods = dict.fromkeys(cell.method for cell in setting.cells)
+    return [method for method in methods if setting.plan.leaks(method)]
 
 
 def detectable(setting: Setting) -> str:

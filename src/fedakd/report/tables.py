@@ -10,7 +10,7 @@ from statistics import fmean
 from fedakd.compare.results import MEASURES, Setting
 from fedakd.fairness import Spread
 from fedakd.plan import REFERENCE
-from fedakd.report.standing import places
+from fedakd.report.standing import leaking, places
 from fedakd.report.table import Entry, Table, number
 from fedakd.summary import Row, named
 from fedakd.tables import costs, points, starred
@@ -21,6 +21,7 @@ MARKS = (
     "Bold: best, all others are significantly worse by paired tests over seeds with Holm's correction. "
     "=: tied, nobody among these is shown to be worse, be it for want of seeds."
 )
+LEAKING_MARKS = "What trains on its own test rows is marked leaky, and competes with nobody."
 POINTS = "Accuracies and gains in percentage points, mean ± standard deviation over seeds."
 COSTS = {
     "passes": "passes a round",
@@ -36,12 +37,12 @@ def overview(settings: Sequence[Setting], measure: str) -> Table:
     methods = dict.fromkeys(method for own in columns for method in own)
     rows = [(Entry(named(method)), *(own.get(method, Entry("")) for own in columns)) for method in methods]
     title = f"{MEASURES[measure][0].upper()}{MEASURES[measure][1:]}"
-    labels = tuple(f"{setting.label}{' (leaky)' * leaky(setting)}" for setting in settings)
+    labels = tuple(f"{setting.label}{' (leaky)' * bool(leaking(setting))}" for setting in settings)
     return Table(f"overview-{measure}", title, ("method", *labels), tuple(rows))
 
 
-def leaky(setting: Setting) -> bool:
-    return any(setting.plan.leaks(row.method) for row in setting.rows)
+def marks(settings: Sequence[Setting]) -> str:
+    return f"{MARKS} {LEAKING_MARKS}" if any(map(leaking, settings)) else MARKS
 
 
 def titled(setting: Setting, row: Row) -> Entry:

@@ -1,0 +1,55 @@
+"""How two numbers go together over the clients of a seed; between seeds both move, so they are not pooled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+
+from fedakd.fairness import cf_coefficient, cf_interval
+from fedakd.report.scatter import Point
+from fedakd.report.tables import mean_of
+from fedakd.summary import Row
+
+
+class Correlation(NamedTuple):
+    """Pearson's of one seed and the ends of its 95 % interval over clients; nan where undefined."""
+
+    r: float
+    low: float
+    high: float
+
+
+def of_seeds(points: Sequence[Point], seeds: Iterable[int]) -> list[Correlation]:
+    return [_of_seed([one for one in points if one.seed == seed], seed) for seed in seeds]
+
+
+def _of_seed(points: Sequence[Point], seed: int) -> Correlation:
+    x, y = [one.x for one in points], [one.y for one in points]
+    low, high = cf_interval(x, y, rng=np.random.default_rng(seed))
+    return Correlation(cf_coefficient(x, y) / 100, low / 100, high / 100)
+
+
+def cf_of(row: Row) -> list[Correlation]:
+    return [Correlation(one.cf / 100, one.cf_low / 100, one.cf_high / 100) for one in row.per_seed]
+
+
+def told(found: Sequence[Correlation]) -> str:
+    """One seed with its interval; several by their mean, from least to most, with the mean interval below."""
+    known = [one.r for one in found if not math.isnan(one.r)]
+    if not known:
+        return "r undefined"
+    low, high = mean_of([one.low for one in found]), mean_of([one.high for one in found])
+    interval = "no interval" if math.isnan(low) else f"95 % {_short(low)} to {_short(high)}"
+    if len(found) == 1:
+        return f"r = {_short(known[0])}, {interval}"
+    few = "" if len(known) == len(found) else f", undefined in {len(found) - len(known)}"
+    ends = f"seeds {_short(min(known))} to {_short(max(known))}{few}"
+    return f"mean r = {_short(fmean(known))}, {ends}\nof one seed: {interval}"
+
+
+def _short(r: float) -> str:
+    return f"{round(r, 2) + 0.0:.2f}"  # no negative nothing
