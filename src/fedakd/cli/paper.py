@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedakd.cli.shift import (
-    Clients,
-    DataDir,
-    DatasetName,
-    Dims,
-    FeatureKind,
-    Fraction,
-    PartitionText,
-    Scale,
-    Seed,
-    generated,
-    telling,
-)
+from fedakd.cli.seconds import announce_fitting, announce_rounds
+from fedakd.cli.seeds import Tell, conclude, each_seed, ground
+from fedakd.cli.shift import Clients, DataDir, DatasetName, Dims, FeatureKind, PartitionText, Scale
 from fedakd.errors import PlanError
 
 if TYPE_CHECKING:
+    from fedakd.federation import Federation
     from fedakd.rounds import Round
+    from fedakd.shift import Report
+    from fedakd.shift.approximation import Approximated
+    from fedakd.shift.halves import Parted
+    from fedakd.shift.wrong import RightWrong
 
 app = typer.Typer(
     help="Tables and figures of the paper as commands; `fedakd paper list` tells which.", no_args_is_help=True
 )
+PresetName = Annotated[
+    str,
+    typer.Option(
+        "--preset",
+        help="tuned; paper: what the paper says of rows and recipe; released: the published generator, which "
+        "gives clients consecutive slices of sorted rows.",
+    ),
+]
+FirstSeed = Annotated[
+    int, typer.Option("--seed", help="Of the partition, the feature map and the random draws; the first one.")
+]
+Seeds = Annotated[
+    int, typer.Option(min=1, help="How many, from --seed on; each draws and measures everything anew.")
+]
+Fraction = Annotated[
+    float | None,
+    typer.Option(show_default="the preset's, 1 or 0.5", help="Share of the rows given out."),
+]
 Out = Annotated[Path, typer.Option(help="Where the figure (SVG, PNG, PDF) and its numbers (CSV) go.")]
 Workers = Annotated[int | None, typer.Option(min=0, show_default="cores", help="Processes; 0: this one.")]
 
@@ -38,27 +51,41 @@ def figure1a(
     dataset: DatasetName = "fashion-mnist",
     partition: PartitionText = "ics(5)",
     clients: Clients = 10,
-    seed: Seed = 0,
-    fraction: Fraction = 1.0,
+    seed: FirstSeed = 0,
+    seeds: Seeds = 1,
+    preset: PresetName = "tuned",
+    fraction: Fraction = None,
     scale: Scale = 1.0,
     features: FeatureKind = "pca",
     dims: Dims = None,
     out: Out = Path("paper"),
     data_dir: DataDir = None,
 ) -> None:
-    """KL divergence against size, client by client, beside what chance alone would show (Figure 1a)."""
-    from rich.console import Console
+    """KL divergence against size, client by client, beside what chance alone would show (Figure 1a).
 
+    The first seed is drawn; the numbers of all seeds are in the CSV, each seed's when it is finished.
+    """
     from fedakd.shift import of_federation, report
-    from fedakd.shift.pictures import draw_sizes
-    from fedakd.shift.sentences import overall
+    from fedakd.shift.pictures import draw_sizes, write_sizes
+    from fedakd.shift.sentences import over_seeds, overall
 
-    federation = generated(dataset, partition, clients, seed, fraction, data_dir, scale=scale)
-    with telling(Console(stderr=True)) as tell:
-        options: Any = {"dims": dims, "seed": seed, "cache": out / "features"}
-        found = report(of_federation(federation), features, progress=tell, **options)
-    draw_sizes(found.sites, found.dims, out / "figure1a")
-    _say(overall(found.sites, found.told), out / "figure1a")
+    rows = {"dataset": dataset, "partition": partition, "clients": clients}
+    asked = ground(preset, seed, seeds, data_dir, **rows, fraction=fraction, scale=scale)
+    announce_fitting(asked, of_federation(asked.first), features, dims)
+    stem = out / "figure1a"
+
+    def measured(federation: Federation, tell: Tell) -> Report:
+        options: Any = {"dims": dims, "seed": federation.seed, "cache": out / "features"}
+        return report(of_federation(federation), features, progress=tell, **options)
+
+    def keep(found: Mapping[int, Report]) -> None:
+        if len(found) == 1:
+            draw_sizes(found[seed].sites, found[seed].dims, stem)
+        write_sizes({own: one.sites for own, one in found.items()}, stem)
+
+    found = each_seed(asked, measured, keep)
+    sites = {own: one.sites for own, one in found.items()}
+    conclude(found, lambda one: overall(one.sites, one.told), lambda _: over_seeds(sites), stem)
 
 
 @app.command()
@@ -66,8 +93,10 @@ def figure2(
     dataset: DatasetName = "fashion-mnist",
     partition: PartitionText = "ics(5)",
     clients: Clients = 10,
-    seed: Seed = 0,
-    fraction: Fraction = 1.0,
+    seed: FirstSeed = 0,
+    seeds: Seeds = 1,
+    preset: PresetName = "tuned",
+    fraction: Fraction = None,
     scale: Scale = 1.0,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of FedAvg before rows are judged.")] = 5,
     dims: Annotated[int, typer.Option(min=1, help="Principal components of the encoder's output.")] = 10,
@@ -80,31 +109,38 @@ def figure2(
     """Rows a FedAvg model gets right and wrong, client by client, beside everybody's (Figure 2).
 
     There are few wrong rows, and few rows are always far from many. So rows are also called right and wrong
-    at random, in the same numbers; what is said of the paper's claim rests on that.
+    at random, in the same numbers; what is said of the paper's claim rests on that. Clients are drawn for
+    the first seed, the claim for all seeds; the CSV gets each seed's numbers when it is finished.
     """
-    import numpy as np
-    from rich.console import Console
-
-    from fedakd.models import factory
     from fedakd.shift import halves, wrong
-    from fedakd.training import Recipe, Task
 
     if clients < 2:
         raise PlanError(f"right and wrong rows are compared between clients, at least 2; got {clients}")
-    federation = generated(dataset, partition, clients, seed, fraction, data_dir, scale=scale)
-    task = Task(factory(model, federation.dataset.x.shape[1:], federation.dataset.classes))
-    recipe = Recipe(lr=0.001, optimizer="adam")
-    with telling(Console(stderr=True)) as tell:
-        options = {"rounds": rounds, "dims": dims, "workers": workers}
-        rows = halves.parted(federation, task, recipe, **options, on_round=_told(tell, rounds))  # type: ignore[arg-type]
-        rng, names = np.random.default_rng(seed), [str(client) for client in range(clients)]
-        said = _every(10, tell)
-        found = wrong.compared(names, rows.features, rows.right, rng, repeats=repeats, progress=said)
-    _left_out(clients - len(found.clients))
-    sizes = [len(part) for part in federation.train]
-    shown = sorted({int(np.argmax(sizes)), int(np.argmin(sizes))})
-    halves.draw(found, rows, shown, out / "figure2")
-    _say(wrong.verdict(found), out / "figure2")
+    rows = {"dataset": dataset, "partition": partition, "clients": clients, "model": model, "rounds": rounds}
+    asked = ground(preset, seed, seeds, data_dir, **rows, fraction=fraction, scale=scale)
+    announce_rounds(asked, workers, dims, repeats)
+    stem, shown = out / "figure2", _largest_and_smallest(asked.first)
+    first: list[Parted] = []  # its densities are drawn; those of other seeds need not stay in memory
+
+    def judged(federation: Federation, tell: Tell) -> RightWrong:
+        parted = halves.parted(
+            federation,
+            halves.task_of(federation, model),
+            asked.plan.recipe,
+            rounds=rounds,
+            dims=dims,
+            workers=workers,
+            on_round=_told(tell, rounds),
+        )
+        first.extend([] if first else [parted])
+        return halves.judged(parted, federation.seed, repeats, _every(10, tell))
+
+    def keep(found: Mapping[int, RightWrong]) -> None:
+        halves.draw(found, first[0], shown, stem)
+
+    found = each_seed(asked, judged, keep)
+    _left_out({own: clients - len(one.clients) for own, one in found.items()})
+    conclude(found, wrong.verdict, wrong.over_seeds, stem)
 
 
 @app.command()
@@ -112,45 +148,63 @@ def figure4(
     dataset: DatasetName = "fashion-mnist",
     partition: PartitionText = "ics(5)",
     clients: Clients = 10,
-    seed: Seed = 0,
-    fraction: Fraction = 1.0,
+    seed: FirstSeed = 0,
+    seeds: Seeds = 1,
+    preset: PresetName = "tuned",
+    fraction: Fraction = None,
     scale: Scale = 1.0,
     features: FeatureKind = "vae",
     dims: Dims = None,
     out: Out = Path("paper"),
     data_dir: DataDir = None,
 ) -> None:
-    """Real KL, Theorem 2 as printed, the corrected expansion and random rows, client by client (Figure 4)."""
+    """Real KL, Theorem 2 as printed, the corrected expansion and random rows, client by client (Figure 4).
+
+    The first seed is drawn; the numbers of all seeds are in the CSV, each seed's when it is finished.
+    """
     import numpy as np
-    from rich.console import Console
 
     from fedakd.shift import feature_map, of_federation
-    from fedakd.shift.approximation import approximated, draw, summary
+    from fedakd.shift.approximation import approximated, draw, over_seeds, summary, write
 
-    federation = generated(dataset, partition, clients, seed, fraction, data_dir, scale=scale)
-    sites = of_federation(federation)
-    with telling(Console(stderr=True)) as tell:
-        made = feature_map(sites, features, dims, seed, tell, out / "features")
+    rows = {"dataset": dataset, "partition": partition, "clients": clients}
+    asked = ground(preset, seed, seeds, data_dir, **rows, fraction=fraction, scale=scale)
+    announce_fitting(asked, of_federation(asked.first), features, dims)
+    stem = out / "figure4"
+
+    def compared(federation: Federation, tell: Tell) -> list[Approximated]:
+        sites = of_federation(federation)
+        made = feature_map(sites, features, dims, federation.seed, tell, out / "features")
         tell("comparing the theorems with the exact KL")
-        found = approximated(sites, made, np.random.default_rng(seed))
-    _left_out(clients - len(found))
-    draw(found, out / "figure4")
-    _say(summary(found), out / "figure4")
+        return approximated(sites, made, np.random.default_rng(federation.seed))
+
+    def keep(found: Mapping[int, list[Approximated]]) -> None:
+        write(found, stem)
+        if len(found) == 1:
+            draw(found[seed], stem)
+
+    found = each_seed(asked, compared, keep)
+    _left_out({own: clients - len(one) for own, one in found.items()})
+    conclude(found, summary, over_seeds, stem)
 
 
-def _left_out(count: int) -> None:
-    if count:
-        typer.echo(f"{count} clients have too few rows to be compared and are left out", err=True)
+def _largest_and_smallest(federation: Federation) -> list[int]:
+    import numpy as np
+
+    sizes = [len(part) for part in federation.train]
+    return sorted({int(np.argmax(sizes)), int(np.argmin(sizes))})
 
 
-def _told(tell: Callable[[str], None], rounds: int) -> Callable[[Round], None]:
+def _left_out(counts: Mapping[int, int]) -> None:
+    for seed, count in counts.items():
+        if count:
+            of = "" if len(counts) == 1 else f"seed {seed}: "
+            typer.echo(f"{of}{count} clients have too few rows to be compared and are left out", err=True)
+
+
+def _told(tell: Tell, rounds: int) -> Callable[[Round], None]:
     return lambda record: tell(f"FedAvg, round {record.number}/{rounds}")
 
 
-def _every(step: int, tell: Callable[[str], None]) -> Callable[[int, int], None]:
+def _every(step: int, tell: Tell) -> Callable[[int, int], None]:
     return lambda done, total: tell(f"parted at random {done}/{total} times") if done % step == 0 else None
-
-
-def _say(text: str, stem: Path) -> None:
-    typer.echo(text)
-    typer.echo(f"written: {stem}.svg, .png, .pdf and .csv")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedakd.compare.jobs import Job
@@ -70,7 +70,7 @@ def measured(job: Job, dataset: ImageDataset) -> Pace:
     rows = min(SAMPLE, len(dataset.y) // 2)
     federation = federate(dataset, "iid", CLIENTS, fraction=rows / len(dataset.y), seed=0)
     task = Task(factory(job.plan.model, dataset.shape, dataset.classes))
-    method, recipe = METHODS["fedavg"], job.plan.recipe
+    method, recipe = METHODS["fedavg"], replace(job.plan.recipe, epochs=1)
     engine = Serial(spec_of(method, federation, task, recipe, 0))
     start = begin(method, engine, server_of(federation, task, recipe, 1), seed=0)
     messages = Messages(method, start.state, list(range(CLIENTS)))

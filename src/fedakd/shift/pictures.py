@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,12 @@ def draw_sizes(sites: Sequence[SiteShift], dims: int, stem: Path) -> None:
         axes.margins(0.08, 0.12)
         named = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
         axes.legend(named.values(), named.keys(), loc="center right")
+
+
+def write_sizes(found: Mapping[int, Sequence[SiteShift]], stem: Path) -> None:
+    """The numbers of several seeds, one flat row a seed and site."""
+    rows = [{"seed": seed, **row} for seed, sites in found.items() for row in plain(sites)]
+    figures.write_csv(stem.with_suffix(".csv"), rows)
 
 
 def _chance(axes: Axes, sites: Sequence[SiteShift], rows: NDArray[np.int64]) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from fedakd.audit import finite
 from fedakd.features import FeatureMap, fitted
 from fedakd.fitting import Epoch
+from fedakd.models.vae import TRAINING
 from fedakd.partition import ClientShift
 from fedakd.shift.measure import REPEATS, SiteShift, measured
 from fedakd.shift.sentences import overall, sentence
@@ -48,6 +49,7 @@ def feature_map(
     seed: int,
     progress: Callable[[str], None] = lambda what: None,
     cache: Path | None = None,
+    epochs: int = TRAINING.epochs,
 ) -> FeatureMap:
     """Fitted to the sites' pool; `dims` None: as many as are usual for the kind."""
     wanted = DIMS.get(kind, USUAL) if dims is None else dims
@@ -58,6 +60,7 @@ def feature_map(
 
     rows, model = (sites.fitting, sites.validation), "cnn" if sites.dataset.x.ndim == 4 else "mlp"
     options: Any = {"dims": wanted, "seed": seed, "progress": tell, "cache": cache, "model": model}
+    options["epochs"] = epochs
     return fitted(kind, sites.dataset, *rows, **options)
 
 

@@ -1,9 +1,10 @@
-"""One sentence about each site, and one about all."""
+"""One sentence about each site, one about all, and one over seeds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from statistics import median
 
 from fedakd.shift.measure import SiteShift
 from fedakd.shift.telling import Told
@@ -59,3 +60,22 @@ def overall(sites: Sequence[SiteShift], told: Told) -> str:
     )
     few = f"; {len(sites) - len(known)} have too few rows to tell" if len(known) < len(sites) else ""
     return f"{inputs}{labels if any(not math.isnan(s.label_kl) for s in known) else ''}{alone}{few}; {apart}."
+
+
+def over_seeds(found: Mapping[int, Sequence[SiteShift]]) -> str:
+    """How often sites were shifted beyond chance, seed by seed, and how far beyond."""
+    known = [[site for site in sites if site.enough] for sites in found.values()]
+    if not any(known):
+        return f"Over {len(found)} seeds no site has rows enough to tell."
+    shifted = ", ".join(f"{sum(site.shifted for site in own)} of {len(own)}" for own in known)
+    times = [_times_chance(site) for own in known for site in own]
+    far = f"{min(times):.1f} to {max(times):.1f} times that of random rows, median {median(times):.1f}"
+    return (
+        f"Over {len(found)} seeds: inputs are shifted beyond chance at {shifted} sites (chance alone: one in "
+        f"40); KL is {far}."
+    )
+
+
+def _times_chance(site: SiteShift) -> float:
+    value, chance = (site.kl, site.chance) if site.usable else (site.shrunk, site.shrunk_chance)
+    return value / chance.mean

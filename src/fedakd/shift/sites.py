@@ -25,11 +25,18 @@ class Sites:
 
 
 def of_federation(federation: Federation) -> Sites:
-    """The clients' training rows beside the pool they were drawn from; test rows stay out."""
-    held = np.concatenate([federation.validation, federation.global_test])
-    pool = np.setdiff1d(np.arange(len(federation.dataset.y)), held)
+    """The clients' training rows beside the pool they were drawn from; test rows stay out.
+
+    The published protocol validates on train and test rows and leaves official test rows alone: there a
+    feature map is stopped by training rows that it is not fitted to.
+    """
+    dataset, given = federation.dataset, np.concatenate(federation.train)
+    count = getattr(dataset, "official_train", len(dataset.y)) if federation.leaky else len(dataset.y)
+    held = np.setdiff1d(np.concatenate([federation.validation, federation.global_test]), given)
+    pool = np.setdiff1d(np.arange(count), held)
+    validation = np.setdiff1d(federation.validation, federation.global_test)
     names = tuple(str(client) for client in range(federation.clients))
-    return Sites(federation.dataset, names, federation.train, pool, pool, federation.validation)
+    return Sites(dataset, names, federation.train, pool, np.setdiff1d(pool, validation), validation)
 
 
 def of_groups(dataset: Dataset, groups: Sequence[str], rng: np.random.Generator) -> Sites:

@@ -8,7 +8,7 @@ random parts show is what size alone gives. Every row counts once in a client: c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from fedakd.shift.measure import Chance, Features, chance
 
 Marks = NDArray[np.bool_]
 REPEATS = 100
+LEVEL = 0.05  # a difference that so few random partings reach is more than size explains
 LEAST = 3  # rows on either side, or a client is left out: the shrunk covariance of two is flat
 
 
@@ -58,6 +59,16 @@ class RightWrong:
     def left(self) -> float:
         """What is left of the shift in the right rows: median of KL(right) over that of random parts."""
         return float(np.median([one.kl_right / one.chance_right.mean for one in self.clients]))
+
+    @property
+    def beyond_size(self) -> bool:
+        """Whether wrong rows are farther, against right ones, than their number explains."""
+        return self.p <= LEVEL
+
+    @property
+    def survives(self) -> bool:
+        """Whether the claim does, as a whole: wrong rows are farther, and right ones hardly shifted."""
+        return self.beyond_size and self.difference > 0 and self.left <= 0.5
 
 
 def compared(
@@ -131,15 +142,30 @@ def verdict(found: RightWrong) -> str:
     return f"{_claim(found)}. {sizes}; {rest}."
 
 
+def over_seeds(found: Mapping[int, RightWrong]) -> str:
+    """For how many seeds the claim survives, and the difference and what chance gives for each."""
+    whole = sum(one.survives for one in found.values())
+    partly = sum(one.beyond_size for one in found.values()) - whole
+    each = ", ".join(
+        f"{one.difference:.2f} (seed {seed}; random {one.chance.low:.2f} to {one.chance.high:.2f})"
+        for seed, one in found.items()
+    )
+    return (
+        f"Over {len(found)} seeds the claim that the shift sits in the wrong rows survives for {whole}, in "
+        f"part for {partly}; of seeds whose rows are called wrong by chance one in {1 / LEVEL:.0f} would "
+        f"seem to bear it out. KL(wrong) - KL(right) is {each}."
+    )
+
+
 def _claim(found: RightWrong) -> str:
-    if found.p > 0.05 and found.difference <= 0:
+    if not found.beyond_size and found.difference <= 0:
         return "The claim does not hold here: wrong rows are no farther from everybody's than right ones"
-    if found.p > 0.05:
+    if not found.beyond_size:
         return "The claim does not survive: size explains the difference"
     if found.difference <= 0:
         return (
             "The claim survives in part: wrong rows are farther than size explains, yet not than right ones"
         )
-    if found.left > 0.5:
-        return "The claim survives in part: wrong rows are farther than size explains, right ones shifted too"
-    return "The claim survives"
+    if found.survives:
+        return "The claim survives"
+    return "The claim survives in part: wrong rows are farther than size explains, right ones shifted too"
