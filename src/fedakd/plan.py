@@ -176,7 +176,8 @@ def defaults(preset: str, dataset: str) -> dict[str, Any]:
 def explained(error: ValidationError) -> str:
     """One line for each wrong field: its name, what is allowed, what came."""
     return "; ".join(
-        f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}, got {one['input']!r}"
+        f"{'.'.join(map(str, one['loc']))}: "
+        f"{one['msg'].removeprefix('Value error, ').replace('valid tuple', 'list')}, got {one['input']!r}"
         for one in error.errors()
     )
 

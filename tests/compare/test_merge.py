@@ -59,8 +59,13 @@ def test_a_contradiction_is_refused(tmp_path):
 def test_a_folder_without_a_comparison_is_refused(tmp_path):
     with pytest.raises(PlanError, match=r"holds no comparison: expected a comparison\.json"):
         merge([tmp_path], Store(tmp_path / "whole"))
-    with pytest.raises(PlanError, match="holds no run"):
+    with pytest.raises(
+        PlanError, match=r"holds no run and no comparison: expected a plan\.json or a comparison"
+    ):
         read(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(PlanError, match="out is a file, or lies in one; results need a folder"):
+        record(tmp_path / "file" / "out", Recorded(small(), Store(tmp_path), "", {}))
 
 
 def test_cells_of_one_seed_on_different_rows_are_not_compared(tmp_path):

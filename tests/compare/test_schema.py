@@ -63,9 +63,10 @@ def test_equal_texts_of_a_partition_are_one_setting():
     ("change", "told"),
     [
         ({"datasets": ["digitz"]}, r"datasets: unknown dataset 'digitz'; did you mean 'digits'"),
+        ({"datasets": "digits"}, r"datasets: Input should be a list, got 'digits'"),
         ({"datasets": []}, r"datasets: .*at least 1"),
         ({"partitions": ["icy(2)"]}, r"partitions: unknown partition 'icy'"),
-        ({"methods": ["fedavg", "fedacd"]}, r"unknown method 'fedacd'; did you mean .*'fedakd'"),
+        ({"methods": ["fedavg", "fedacd"]}, r"methods: unknown method 'fedacd'; did you mean .*'fedakd'"),
         ({"seeds": -1}, r"seeds: expected one or more seeds of 0 or above, got \(\)"),
         ({"seeds": [0, -3]}, r"seeds: expected one or more seeds of 0 or above, got"),
         ({"preset": "tunedd"}, r"preset: Input should be 'tuned', 'paper' or 'released', got 'tunedd'"),

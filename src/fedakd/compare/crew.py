@@ -124,10 +124,8 @@ def listen(members: list[Member], jobs: list[Job], foreman: Foreman) -> None:
                 if kind not in ENDS or name not in ended:
                     getattr(foreman, kind)(by_name[name], *rest)
                 ended |= {name} if kind in ENDS else set()
-            elif kind == "waiting":
-                foreman.waiting(*told)
             else:
-                getattr(foreman.watching, kind)(*told)
+                getattr(foreman if kind == "waiting" else foreman.watching, kind)(*told)
 
 
 JOB_EVENTS = ("took", "finished", "found", "failed", "advanced")

@@ -25,6 +25,7 @@ CLIENTS = 2
 # Seconds of a round against FedAvg's, without what the server judges; `benchmarks/rounds.py --method all`.
 RELATIVE = {"fedakd": 1.3, "fedmpr": 1.9, "fedprox": 1.1, "cgsv": 1.1}
 JUDGING = ("cffl", "fedave")  # every round the server judges each client's model on its validation rows
+ROUND, START = 0.05, 5.0  # seconds for a round's files, and for processes to begin
 VIEWS = 2  # models of a method that are judged, at most
 POOLS = (0.7, 0.1, 0.2)
 
@@ -46,7 +47,7 @@ class Pace:
         common = plan.evaluation == "global" or evaluated_together(plan.partition)
         looked = max(1, rounds // plan.judge_every) * test * VIEWS * (plan.clients if common else 1)
         looked += rounds * held_back / max(plan.fraction, 1e-9) * plan.clients if name in JUDGING else 0
-        return learned * self.trained + looked * self.judged
+        return learned * self.trained + looked * self.judged + rounds * ROUND
 
 
 def evaluated_together(partition: str) -> bool:
@@ -62,7 +63,7 @@ def expected(jobs: list[Job], processes: int, data_dir: Path | None = None) -> f
         if key not in paces:
             paces[key] = measured(job, load(job.plan.dataset, data_dir))
         total += paces[key].seconds(job)
-    return total / max(1, min(processes, len(jobs)))
+    return START + total / max(1, min(processes, len(jobs)))
 
 
 def measured(job: Job, dataset: ImageDataset) -> Pace:

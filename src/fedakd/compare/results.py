@@ -84,6 +84,8 @@ def read(folder: Path) -> Results:
     """What lies in a folder of `fedakd compare`, `fedakd paper` or `fedakd run`."""
     if (folder / RECORD).exists():
         return compared(folder)
+    if not (folder / "plan.json").exists():
+        raise PlanError(f"{folder} holds no run and no comparison: expected a plan.json or a {RECORD} in it")
     run, plan = RunFolder.open(folder)
     stores = {(m, s): run.done(m, s) for s in plan.seeds for m in plan.methods}
     told = json.loads((folder / "plan.json").read_text())
@@ -175,7 +177,12 @@ class Recorded(NamedTuple):
 
 def record(folder: Path, told: Recorded) -> None:
     """Says in a folder what is compared there, and where its cells lie."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise PlanError(
+            f"{folder} is a file, or lies in one; results need a folder: choose another --out"
+        ) from None
     where = os.path.relpath(told.store.path, folder)
     write_json(
         folder / RECORD, {**told._asdict(), "comparison": told.comparison.model_dump(), "store": where}

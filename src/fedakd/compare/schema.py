@@ -27,7 +27,8 @@ from fedakd import partition as partitions_
 from fedakd.data import source
 from fedakd.drawn import check_released
 from fedakd.errors import FedakdError, PlanError
-from fedakd.plan import Plan, Preset, explained, resolve
+from fedakd.methods import parse
+from fedakd.plan import ALL, Plan, Preset, explained, resolve
 
 T = TypeVar("T")
 GRID = {"title", "about", "datasets", "partitions", "methods", "seeds", "preset", "override"}
@@ -79,6 +80,14 @@ class Comparison(BaseModel):
     def _counted(cls, value: Any) -> Any:
         """A number of seeds stands for the first ones."""
         return list(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @field_validator("methods")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name.strip().lower() != ALL:
+                said_of("methods", parse, name)
+        return value
 
     @field_validator("datasets")
     @classmethod

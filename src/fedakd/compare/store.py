@@ -61,6 +61,7 @@ class Store:
             with self.claim(f"spool-{old.name}") as abandoned:
                 if abandoned:
                     shutil.rmtree(old, ignore_errors=True)
+                    (self.path / "locks" / f"spool-{old.name}").unlink(missing_ok=True)
         own = uuid4().hex
         with self.claim(f"spool-{own}"):
             try:
