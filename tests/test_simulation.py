@@ -9,11 +9,13 @@ import pytest
 import fedakd
 from fedakd import trees
 from fedakd.data import load
+from fedakd.engine.base import Site
 from fedakd.federation import Federation, federate
 from fedakd.methods.fedakd import FedAKD
+from fedakd.methods.fedavg import FedAvg
 from fedakd.models import factory
 from fedakd.rounds import Budget
-from fedakd.simulation import cores, server_of, spec_of
+from fedakd.simulation import cores, server_of, simulate, spec_of
 from fedakd.training import Recipe, Task
 
 RECIPE = Recipe(lr=0.01, optimizer="adam")
@@ -68,3 +70,19 @@ def test_clients_get_their_train_rows_and_sites_the_test_rows(federation):
 
 def test_there_is_at_least_one_core():
     assert cores() >= 1
+
+
+def test_a_model_that_all_share_is_judged_once_on_rows_that_all_share(monkeypatch):
+    """One global model on one common test set; not what clients trained, nor what own rows judge."""
+    counts = []
+    judge = Site.judge
+    monkeypatch.setattr(Site, "judge", lambda site, params: (counts.append(1), judge(site, params))[1])
+    found = {}
+    for evaluation in ("global", "local"):
+        federation = replace(federate(load("digits"), "pow", 4, fraction=0.2), evaluation=evaluation)
+        counts.clear()
+        result = simulate(FedAvg(), federation, task(), RECIPE, rounds=1, workers=0)
+        found[evaluation] = len(counts)
+        shared = set(result.rounds[0].scores["global/accuracy"].values())
+        assert (len(shared) == 1) == (evaluation == "global")
+    assert found == {"global": 1 + 4, "local": 4 + 4}

@@ -16,6 +16,7 @@ from fedakd.compare.jobs import Job
 from fedakd.compare.store import Store
 from fedakd.compare.work import Foreman, Hand
 from fedakd.engine.processes import Workers, unheard
+from fedakd.engine.worker import keep_freed_memory
 from fedakd.errors import FedakdError, PlanError
 from fedakd.experiment import Cell, Observer
 from fedakd.rounds import Round
@@ -137,6 +138,7 @@ def serve(pipe: Connection, jobs: list[Job], path: Path, data_dir: Path | None) 
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=follow, args=(parent.sentinel,), daemon=True).start()
+    keep_freed_memory()
     Hand(Store(path), Caller(pipe), 0, threads=1, data_dir=data_dir).work(jobs)
     pipe.send(("end",))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fedakd import wire
-from fedakd.engine.base import Progress, Scores, Spec, Trained, build, read_kept
+from fedakd.engine.base import Progress, Scores, Seen, Spec, Trained, build, read_kept
 from fedakd.threads import one_thread
 from fedakd.trees import Params, Tree
 
@@ -33,10 +33,10 @@ class Serial:
         return Trained(updates, reports)
 
     def evaluate(self, round: int, messages: Mapping[int, Tree]) -> dict[int, Scores]:
-        scores = {}
+        scores, seen = {}, Seen()
         with one_thread():
             for client in sorted(messages):
-                scores[client] = self.sites[client].evaluate(round, messages[client])
+                scores[client] = self.sites[client].evaluate(round, messages[client], seen)
                 self._done("evaluate", client)
         return scores
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 
 from fedakd import wire
-from fedakd.engine.base import Site, Spec, build, read_kept
+from fedakd.engine.base import Seen, Site, Spec, build, read_kept
 from fedakd.trees import Tree
 
 
@@ -97,9 +97,9 @@ class Worker:
         self._save(kept)
 
     def evaluate(self, round: int, messages: dict[int, Ref]) -> Iterator[tuple[Any, ...]]:
-        read = Reader()
+        read, seen = Reader(), Seen()
         for client, ref in messages.items():
-            yield "client", client, self.sites[client].evaluate(round, read(ref))
+            yield "client", client, self.sites[client].evaluate(round, read(ref), seen)
 
     def _save(self, path: str) -> None:
         kept = {str(client): site.kept for client, site in self.sites.items()}
