@@ -79,10 +79,10 @@ def test_a_model_that_all_share_is_judged_once_on_rows_that_all_share(monkeypatc
     monkeypatch.setattr(Site, "judge", lambda site, params: (counts.append(1), judge(site, params))[1])
     found = {}
     for evaluation in ("global", "local"):
-        federation = replace(federate(load("digits"), "pow", 4, fraction=0.2), evaluation=evaluation)
+        federation = replace(federate(load("digits"), "pow", 9, fraction=0.3), evaluation=evaluation)
         counts.clear()
         result = simulate(FedAvg(), federation, task(), RECIPE, rounds=1, workers=0)
         found[evaluation] = len(counts)
         shared = set(result.rounds[0].scores["global/accuracy"].values())
         assert (len(shared) == 1) == (evaluation == "global")
-    assert found == {"global": 1 + 4, "local": 4 + 4}
+    assert found == {"global": 1 + 9, "local": 9 + 9}

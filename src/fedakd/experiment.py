@@ -205,9 +205,8 @@ def stored_cell(store: CellFolder, method: str, seed: int) -> Cell:
     """A cell that is done, from its folder alone."""
     done, rounds = store.finished() or {}, store.rounds()
     if "evaluation" not in done or not rounds or not rounds[-1].scores:
-        raise PlanError(
-            f"{store.path} was written by another version of fedakd, or has no result; run it again"
-        )
+        why = "is of another version of fedakd, or has no result"
+        raise PlanError(f"{store.path} {why}; move it away and give the command again")
     told = (done["stopped"], tuple(done["notices"]), done["evaluation"], done.get("versions", {}))
     return Cell(method, seed, rounds, done["train_rows"], tuple(done["distinct_test_rows"]), *told)
 

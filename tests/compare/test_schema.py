@@ -55,6 +55,11 @@ def test_an_override_can_be_for_one_preset():
     assert {plan.lr for plan in small(override=own, preset="released").settings} == {0.001}
 
 
+def test_an_override_for_a_preset_is_for_settings_that_have_it_by_another():
+    own = [{"partition": "pow", "set": {"preset": "paper"}}, {"preset": "paper", "set": {"lr": 0.3}}]
+    assert [plan.lr for plan in small(override=own).settings] == [0.3, 0.001]
+
+
 def test_equal_texts_of_a_partition_are_one_setting():
     assert len(small(partitions=["ics(2)", "ICS(2.0)", "ics( 2 )"]).settings) == 1
 

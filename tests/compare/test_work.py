@@ -6,14 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
 from small_plans import Clerk, bytes_of, small, worked
 
+from fedakd.cli import app
 from fedakd.compare import Store, jobs_of
 from fedakd.compare.crew import Crew
-from fedakd.compare.results import Recorded, read, record
+from fedakd.compare.results import Recorded, options_of, read, record
 from fedakd.compare.work import Hand
 from fedakd.errors import PlanError
 from fedakd.experiment import stored_cell, versions
+from fedakd.plan import SINGULAR, Plan, resolve
 
 FEW = {"methods": ["fedavg"], "partitions": ["pow"], "seeds": 1}
 
@@ -179,3 +182,23 @@ def test_cells_say_what_they_were_made_with(tmp_path):
     told = Recorded(asked, Store(tmp_path), "", {"fedakd": "of the last command"})
     record(tmp_path, told)
     assert read(tmp_path).settings[0].versions == versions()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {}, {"methods": ("standalone",)}, {"methods": ("all",)}, {"equal_time": "standalone"},
+        {"preset": "paper"}, {"preset": "released", "partition": "pow"},
+        {"methods": ("cffl(preset=paper)",), "lr": 0.5, "seeds": (3, 1)},
+        {"max_seconds": 9.0, "judge_every": 3, "scale": 0.5, "evaluation": "global", "optimizer": "sgd"},
+    ],
+)  # fmt: skip
+def test_the_options_of_a_plan_give_it_back(said):
+    plan = resolve(**said)
+    command = typer.main.get_command(app).commands["run"]
+    params = command.make_context("run", options_of(plan)).params
+    named = {field: params.get(SINGULAR.get(field, field)) for field in Plan.model_fields}
+    assert (
+        resolve(**{key: tuple(own) if isinstance(own, list) else own for key, own in named.items() if own})
+        == plan
+    )

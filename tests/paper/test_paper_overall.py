@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fedakd.paper.overall import against_line
+from fedakd.paper.overall import against_line, notes_of, ranks_line
 
 
 def ahead(lead: float, columns: int = 8) -> list[dict[str, dict[int, float]]]:
@@ -51,3 +51,19 @@ def test_columns_are_paired_over_the_seeds_all_methods_have():
     line = against_line(columns, "average")
     assert "FedAvg +0.0, CGSV +0.0" in line
     assert against_line([{"fedakd": {0: 0.5}, "fedavg": {1: 0.9}} for _ in range(6)], "average") is None
+
+
+def test_a_method_without_any_value_takes_no_column_from_the_others():
+    rng = np.random.default_rng(0)
+    names = ("fedakd", "cgsv", "fedprox")
+    columns = [{name: {s: rng.normal() for s in range(3)} for name in names} for _ in range(5)]
+    lost = [{**column, "fedavg": dict.fromkeys(range(3), math.nan)} for column in columns]
+    assert against_line(lost, "cf") == against_line(columns, "cf")
+    assert ranks_line(lost) == ranks_line(columns)
+    assert "5 columns" in ranks_line(columns)
+
+
+def test_where_one_method_competes_nothing_is_compared():
+    assert list(notes_of([{"fedavg": {0: 0.5, 1: 0.6}}], "cf")) == [
+        "Fewer than two methods compete, so there is nothing to compare."
+    ]

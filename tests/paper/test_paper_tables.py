@@ -318,5 +318,6 @@ def test_a_method_that_trained_on_test_rows_is_shown_and_does_not_compete(result
     assert {entry.ours.place for name in ("fedakd", "cffl", "cgsv") for entry in table.rows[name]} == {
         "excluded"
     }
+    assert forms.UNTESTED in forms.markdown(table)
     assert "FedAvg" in table.notes[1]
     assert not any(name in table.notes[1] for name in ("FedAKD", "CFFL", "CGSV"))

@@ -166,7 +166,8 @@ def _work(jobs: list[Job], store: Store, board: Board, way: Way, parallel: Any) 
     except KeyboardInterrupt:
         board.bars.stop()
         board.console.print("\nstopped; every finished round is kept. Continue with:")
-        board.console.print(way.command, markup=False, highlight=False, soft_wrap=True)
+        again = shlex.join(["fedakd", *sys.argv[1:]])
+        board.console.print(again, markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
 
 

@@ -68,7 +68,8 @@ class Crew:
         with self.store.spool() as spool:
             pool: int | Workers = Workers(count, spool) if count else 0
             try:
-                Hand(self.store, self.foreman, pool, data_dir=self.data_dir).work(jobs)
+                threads = 1 if any(job.plan.equal_time for job in jobs) else None  # all are timed on one core
+                Hand(self.store, self.foreman, pool, threads, self.data_dir).work(jobs)
             finally:
                 if isinstance(pool, Workers):
                     pool.close()

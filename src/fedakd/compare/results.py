@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,7 +103,8 @@ def options_of(plan: Plan) -> list[str]:
         option = f"--{SINGULAR.get(name, name).replace('_', '-')}"
         if name in ("preset", "dataset", "partition", *SINGULAR) or value != getattr(usual, name):
             many = value if isinstance(value, tuple) else (value,)
-            words += [word for one in many if one != REFERENCE for word in (option, str(one))]
+            kept = many[1:] if name == "methods" and len(many) > 1 else many  # the reference is always there
+            words += [word for one in kept for word in (option, str(one))]
     return words
 
 
@@ -133,7 +134,8 @@ def setting_from(
     check_rows(plan, done)
     cells = tuple(stored_cell(own, method, seed) for (method, seed), own in done.items())
     audits, leaky = ({seed: audit(seed, leak) for seed in plan.seeds} for leak in (False, True))
-    return Setting(plan, cells, audits_of(audits), versions_of(cells) or versions, audits_of(leaky))
+    made = versions_of([replace(cell, versions=cell.versions or versions) for cell in cells])
+    return Setting(plan, cells, audits_of(audits), made or versions, audits_of(leaky))
 
 
 def check_rows(plan: Plan, done: Mapping[tuple[str, int], CellFolder]) -> None:
@@ -141,7 +143,7 @@ def check_rows(plan: Plan, done: Mapping[tuple[str, int], CellFolder]) -> None:
     first: dict[tuple[int, bool], CellFolder] = {}
     for (method, seed), own in done.items():
         other = first.setdefault((seed, plan.leaks(method)), own)
-        if own.fields[DATA] != other.fields[DATA]:
+        if own.fields.get(DATA) != other.fields.get(DATA):
             raise PlanError(
                 f"{plan.dataset}, {plan.partition}, seed {seed}: {own.path} and {other.path} were computed "
                 "on different rows and cannot be compared; move one of them away and compute it again"

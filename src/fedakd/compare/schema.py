@@ -128,7 +128,7 @@ class Comparison(BaseModel):
     def setting(self, dataset: str, partition: str) -> Plan:
         said: dict[str, Any] = {"preset": self.preset, **self.choices}
         for one in self.override:
-            said |= one.set if one.holds(dataset, partition, self.preset) else {}
+            said |= one.set if one.holds(dataset, partition, said["preset"]) else {}
         said |= {"partition": partition, "methods": self.methods, "seeds": self.seeds}
         return resolve(dataset=dataset, **said)
 

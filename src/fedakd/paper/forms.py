@@ -28,10 +28,15 @@ MEANING = {
     "terminal": "*: significantly better than all others of its column (paired over seeds, Holm, 0.05); "
     "=: not told apart from the largest, <: significantly worse than the largest.",
     "markdown": "Bold: significantly better than all others of its column (paired over seeds, Holm, 0.05). "
-    "Italic: the largest, or not told apart from it; the others are significantly worse than it.",
+    "Italic: the largest, or not told apart from it; the other competing ones are significantly worse.",
     "latex": "Bold: significantly better than all others of its column (paired over seeds, Holm, 0.05). "
-    "Underlined: the largest, or not told apart from it; the others are significantly worse than it.",
+    "Underlined: the largest, or not told apart from it; the other competing ones are significantly worse.",
 }
+
+
+UNTESTED = (
+    "Lines that do not compete bear no mark: FedAKD's other model, and methods that train on their test rows."
+)
 
 
 class Block(NamedTuple):
@@ -47,7 +52,10 @@ def notes(table: SubTable, form: str) -> list[str]:
     beside = BESIDE if any(entry.published for entry in entries) else f"{OURS}."
     marked = [MEANING[form]] if any(one.ours and one.ours.place in MARKS for one in entries) else []
     unknown = [UNDEFINED] if any(one.ours and math.isnan(one.ours.mean) for one in entries) else []
-    return [beside, *marked, *unknown, *table.notes]
+    untested = (
+        [UNTESTED] if marked and any(one.ours and one.ours.place == "excluded" for one in entries) else []
+    )
+    return [beside, *marked, *untested, *unknown, *table.notes]
 
 
 def terminal(table: SubTable) -> list[Block]:

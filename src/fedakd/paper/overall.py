@@ -19,6 +19,9 @@ Column = Mapping[str, Mapping[int, float]]  # method -> seed -> value
 
 def notes_of(scores: Sequence[Column], measure: str) -> Iterator[str]:
     """The sentences below a table."""
+    if any(len(column) == 1 for column in scores) and all(len(column) < 2 for column in scores):
+        yield "Fewer than two methods compete, so there is nothing to compare."
+        return
     yield detectable_of(scores, measure)
     yield ranks_line(scores)
     if line := against_line(scores, measure):
@@ -71,7 +74,7 @@ def means_of(scores: Sequence[Column]) -> tuple[str, dict[str, dict[int, float]]
         method: {
             k: fmean(column[method][seed] for seed in seeds)
             for k, (column, seeds) in enumerate(zip(scores, shared, strict=True))
-            if seeds and method in column
+            if seeds and all(seed in column.get(method, {}) for seed in seeds)
         }
         for method in methods
     }
@@ -80,7 +83,8 @@ def means_of(scores: Sequence[Column]) -> tuple[str, dict[str, dict[int, float]]
 def shared_seeds(column: Column) -> list[int]:
     """The seeds for which every method of the column has a value: a mean over others would compare seeds."""
     known = [{seed for seed, value in own.items() if not math.isnan(value)} for own in column.values()]
-    return sorted(set.intersection(*known)) if known else []
+    some = [seeds for seeds in known if seeds]  # a method without any value takes no column from the others
+    return sorted(set.intersection(*some)) if some else []
 
 
 def against_line(scores: Sequence[Column], measure: str) -> str | None:

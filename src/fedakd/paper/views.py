@@ -25,7 +25,7 @@ def other_views(settings: Sequence[Setting]) -> list[str]:
 def of_view(setting: Setting, line: str, measure: str) -> dict[int, float]:
     """Seed -> the measure of the model that a line stands for."""
     method, _, view = line.partition(BETWEEN)
-    rows = [row for row in setting.rows if (row.method, row.view) == (method, view)]
+    rows = [row for row in setting.rows if (row.method, row.view) == (method, view) and not row.judged]
     return {
         seed: getattr(one, measure) for row in rows for seed, one in zip(row.seeds, row.per_seed, strict=True)
     }
