@@ -10,6 +10,7 @@ from hypothesis import settings
 
 from fedakd.engine.processes import Workers
 
+collect_ignore_glob = ["*/conftest.py"]  # they hold no doctests, and share a name
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
 
