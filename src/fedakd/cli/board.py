@@ -14,13 +14,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from fedakd.audit import Audit
 from fedakd.compare.jobs import Job
-from fedakd.experiment import Cell, Observer
-from fedakd.rounds import Round
+from fedakd.compare.work import Advancing
+from fedakd.experiment import Observer
 
 NARROW = 110  # columns below which there is no room for bars
 
 
-class Board:
+class Board(Advancing):
     """On a terminal bars that move; elsewhere a line for each cell that ends."""
 
     def __init__(self, console: Console, jobs: list[Job], quiet: bool = False) -> None:
@@ -31,8 +31,6 @@ class Board:
         self.spent: dict[tuple[str, str], list[float]] = defaultdict(list)
         self.active: dict[str, TaskID] = {}
         self.began_at, self.computed = time.monotonic(), 0
-        self.current: Job | None = None
-        self.rounds = 0
         bar = [BarColumn(bar_width=24)] if console.width >= NARROW else []
         moving = not quiet and console.is_terminal
         columns = (TextColumn("{task.description}"), *bar, TextColumn("{task.fields[status]}"))
@@ -111,26 +109,9 @@ class Board:
                 self.warnings.append(line)
                 self.noticed(f"warning: {line}")
 
-    def began(self, method: str, seed: int, rounds: int, done: int, clients: int) -> None:
-        self.rounds = rounds
-        self._advance(done)
-
-    def progressed(self, stage: str, client: int) -> None:
-        pass
-
-    def judged(self, record: Round) -> None:
-        self._advance(record.number)
-
-    def _advance(self, done: int) -> None:
-        if self.current is not None:
-            self.advanced(self.current, done, self.rounds)
-
     def noticed(self, notice: str) -> None:
         if not self.quiet:
             self.console.print(f"[yellow]{escape(notice)}[/]", soft_wrap=True)
-
-    def ended(self, cell: Cell) -> None:
-        pass
 
 
 def duration(seconds: float) -> str:

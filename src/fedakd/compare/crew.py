@@ -14,12 +14,11 @@ from typing import Literal, cast
 from fedakd.audit import Audit
 from fedakd.compare.jobs import Job
 from fedakd.compare.store import Store
-from fedakd.compare.work import Foreman, Hand
+from fedakd.compare.work import Advancing, Foreman, Hand
 from fedakd.engine.processes import Workers, unheard
 from fedakd.engine.worker import keep_freed_memory
 from fedakd.errors import FedakdError, PlanError
-from fedakd.experiment import Cell, Observer
-from fedakd.rounds import Round
+from fedakd.experiment import Observer
 from fedakd.simulation import cores
 
 Parallel = Literal["auto", "cells", "clients"]
@@ -109,6 +108,7 @@ def listen(members: list[Member], jobs: list[Job], foreman: Foreman) -> None:
     """Tells the foreman what members say, each end of a job once, until no member is left."""
     by_name = {job.name: job for job in jobs}
     ended: set[str] = set()
+    seen: set[str] = set()
     active = {member.pipe: member for member in members}
     while active:
         for pipe in cast(list[Connection], wait(list(active))):
@@ -121,6 +121,8 @@ def listen(members: list[Member], jobs: list[Job], foreman: Foreman) -> None:
                 continue
             if kind == "end":
                 active[pipe].content = True
+            elif kind == "found":  # told at the end: who finished it may be a member not yet heard
+                seen.add(told[0])
             elif kind in JOB_EVENTS:
                 name, *rest = told
                 if kind not in ENDS or name not in ended:
@@ -128,10 +130,12 @@ def listen(members: list[Member], jobs: list[Job], foreman: Foreman) -> None:
                 ended |= {name} if kind in ENDS else set()
             else:
                 getattr(foreman if kind == "waiting" else foreman.watching, kind)(*told)
+    for name in seen - ended:
+        foreman.found(by_name[name])
 
 
-JOB_EVENTS = ("took", "finished", "found", "failed", "advanced")
-ENDS = ("finished", "found", "failed")
+JOB_EVENTS = ("took", "finished", "failed", "advanced")
+ENDS = ("finished", "failed")
 
 
 def serve(pipe: Connection, jobs: list[Job], path: Path, data_dir: Path | None) -> None:
@@ -149,19 +153,18 @@ def follow(sentinel: int) -> None:
     os._exit(1)
 
 
-class Caller:
+class Caller(Advancing):
     """A member's foreman and observer: says everything into the pipe."""
 
     def __init__(self, pipe: Connection) -> None:
         self.pipe = pipe
-        self.job: Job | None = None
 
     @property
     def watching(self) -> Observer:
         return self
 
     def took(self, job: Job) -> None:
-        self.job = job
+        self.current = job
         self.pipe.send(("took", job.name))
 
     def finished(self, job: Job, seconds: float) -> None:
@@ -185,22 +188,5 @@ class Caller:
     def federated(self, found: Audit) -> None:
         self.pipe.send(("federated", found))
 
-    def began(self, method: str, seed: int, rounds: int, done: int, clients: int) -> None:
-        self.rounds = rounds
-        self._advance(done)
-
-    def progressed(self, stage: str, client: int) -> None:
-        pass
-
-    def judged(self, record: Round) -> None:
-        self._advance(record.number)
-
-    def _advance(self, done: int) -> None:
-        if self.job is not None:
-            self.advanced(self.job, done, self.rounds)
-
     def noticed(self, notice: str) -> None:
         self.pipe.send(("noticed", notice))
-
-    def ended(self, cell: Cell) -> None:
-        pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,8 @@ from fedakd.data import load
 from fedakd.data.images import ImageDataset
 from fedakd.engine.processes import Workers
 from fedakd.errors import FedakdError
-from fedakd.experiment import Cells, Ground, Observer
+from fedakd.experiment import Cell, Cells, Ground, Observer
+from fedakd.rounds import Round
 
 PAUSE = 0.5  # seconds between looks at what others are computing
 
@@ -35,6 +37,35 @@ class Foreman(Protocol):
 
     @property
     def watching(self) -> Observer: ...
+
+
+class Advancing(ABC):
+    """What a foreman makes of the observer's view of one job: how many rounds of it are done."""
+
+    current: Job | None = None
+    rounds = 0
+
+    @abstractmethod
+    def advanced(self, job: Job, done: int, rounds: int) -> None: ...
+
+    def began(self, method: str, seed: int, rounds: int, done: int, clients: int) -> None:
+        self.rounds = rounds
+        self._advance(done)
+
+    def progressed(self, stage: str, client: int) -> None:
+        """Rounds are fine enough for many cells."""
+        return
+
+    def judged(self, record: Round) -> None:
+        self._advance(record.number)
+
+    def _advance(self, done: int) -> None:
+        if self.current is not None:
+            self.advanced(self.current, done, self.rounds)
+
+    def ended(self, cell: Cell) -> None:
+        """The foreman is told of jobs."""
+        return
 
 
 @dataclass
