@@ -22,7 +22,7 @@ from fedakd.federation import Federation
 from fedakd.models import factory
 from fedakd.partition.contract import Evaluation
 from fedakd.plan import REFERENCE, Plan
-from fedakd.rounds import Budget, Round, begin, opened, run
+from fedakd.rounds import Budget, Round, Start, begin, opened, run
 from fedakd.runfolder import RunFolder
 from fedakd.simulation import cores, engine_for, server_of, spec_of
 from fedakd.training import Task
@@ -142,14 +142,7 @@ class Cells:
         server = server_of(federation, self.task, plan.recipe, self.threads)
         engine = engine_for(spec, workers, self.observer.progressed)
         try:
-            start, refused = store.latest(engine)
-            for notice in refused:
-                self.observer.noticed(notice)
-            if start is None and (moved := store.set_aside()):
-                refused.append(moved)
-                self.observer.noticed(moved)
-            store.describe()
-            store.rewind(len(start.rounds) if start else 0)
+            start, refused = self._resumed(store, engine)
             start = start or begin(method, engine, server, seed=seed)
             self.observer.began(name, seed, rounds, len(start.rounds), federation.clients)
             options = {"participation": plan.participation, "judge_every": plan.judge_every, "start": start}
@@ -162,6 +155,17 @@ class Cells:
             store.finish(**told, **judged_on(federation), versions=versions())
         finally:
             engine.close()
+
+    def _resumed(self, store: CellFolder, engine: Engine) -> tuple[Start | None, list[str]]:
+        """Where a cell that was stopped goes on, if anywhere, and what of it could not be used."""
+        start, refused = store.latest(engine)
+        if start is None and (moved := store.set_aside()):
+            refused.append(moved)
+        for notice in refused:
+            self.observer.noticed(notice)
+        store.describe()
+        store.rewind(len(start.rounds) if start else 0)
+        return start, refused
 
     def _budget(self, name: str, ground: Ground) -> Budget:
         timed = self.plan.equal_time

@@ -6,6 +6,7 @@ import json
 import shlex
 import signal
 import sys
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,9 +16,13 @@ import typer
 from fedakd.errors import FedakdError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from fedakd.cli.watch import Watch
+    from fedakd.experiment import Cell
     from fedakd.plan import Plan
     from fedakd.runfolder import RunFolder
+    from fedakd.summary import Row
 
 Dataset = Annotated[str | None, typer.Option(show_default="digits", help="digits, fashion-mnist or cifar10.")]
 Partition = Annotated[
@@ -205,13 +210,10 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _conclude(plan: Plan, folder: RunFolder, cells: list[Any], watch: Watch, as_json: bool) -> None:
+def _conclude(plan: Plan, folder: RunFolder, cells: list[Cell], watch: Watch, as_json: bool) -> None:
     """The summary, into the folder and onto the screen."""
-    from rich.console import Console
-
     from fedakd import summary, tables
     from fedakd.cellfolder import write_json
-    from fedakd.cli.catalogue import put
     from fedakd.wire import write
 
     rows = summary.rows_of(cells, plan.preset)
@@ -221,7 +223,16 @@ def _conclude(plan: Plan, folder: RunFolder, cells: list[Any], watch: Watch, as_
     write(folder.path / "summary.md", tables.markdown(plan, cells, rows, *seen).encode())
     if as_json:
         sys.stdout.write(json.dumps(summary.to_dict(plan, rows, *seen), indent=2) + "\n")
-        return
+    else:
+        _show(plan, folder, cells, rows)
+
+
+def _show(plan: Plan, folder: RunFolder, cells: list[Cell], rows: list[Row]) -> None:
+    from rich.console import Console
+
+    from fedakd import tables
+    from fedakd.cli.catalogue import put
+
     console = Console()
     title = f"{plan.title}, {len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
     put(console, (tables.ACCURACY, [tables.accuracy_line(row) for row in rows]), title=title)
@@ -233,8 +244,12 @@ def _conclude(plan: Plan, folder: RunFolder, cells: list[Any], watch: Watch, as_
     console.print(tables.NOTE, style="dim")
     for remark in plan.remarks:
         console.print(f"! {remark}", style="bold", markup=False, highlight=False)
-    for row in tables.told(rows):
+    _verdicts(console, tables.told(rows))
+    console.print(f"results: {folder.path}", **PLAIN)
+
+
+def _verdicts(console: Console, rows: Iterable[Row]) -> None:
+    for row in rows:
         console.print(f"- {row.verdict}", highlight=False, markup=False)
         for problem in row.troubles if row.judged else ():
             console.print(f"  ! {problem}", highlight=False, markup=False)
-    console.print(f"results: {folder.path}", **PLAIN)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from signal import SIGINT
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from fedakd.audit import Audit
 from fedakd.compare.jobs import Job
@@ -105,33 +105,50 @@ class Member:
 
 
 def listen(members: list[Member], jobs: list[Job], foreman: Foreman) -> None:
-    """Tells the foreman what members say, each end of a job once, until no member is left."""
-    by_name = {job.name: job for job in jobs}
-    ended: set[str] = set()
-    seen: set[str] = set()
+    """Tells the foreman what members say until no member is left."""
+    heard = Heard({job.name: job for job in jobs}, foreman)
     active = {member.pipe: member for member in members}
     while active:
         for pipe in cast(list[Connection], wait(list(active))):
             try:
                 kind, *told = pipe.recv()
             except (EOFError, OSError):
-                member = active.pop(pipe)
-                if not member.content:
+                if not active.pop(pipe).content:
                     foreman.watching.noticed("a process that computed cells died; others take over")
                 continue
             if kind == "end":
                 active[pipe].content = True
-            elif kind == "found":  # told at the end: who finished it may be a member not yet heard
-                seen.add(told[0])
-            elif kind in JOB_EVENTS:
-                name, *rest = told
-                if kind not in ENDS or name not in ended:
-                    getattr(foreman, kind)(by_name[name], *rest)
-                ended |= {name} if kind in ENDS else set()
             else:
-                getattr(foreman if kind == "waiting" else foreman.watching, kind)(*told)
-    for name in seen - ended:
-        foreman.found(by_name[name])
+                heard.event(kind, told)
+    heard.close()
+
+
+@dataclass
+class Heard:
+    """What members said: several may tell of one job, the foreman hears each end once."""
+
+    jobs: dict[str, Job]
+    foreman: Foreman
+    ended: set[str] = field(default_factory=set)
+    found: set[str] = field(default_factory=set)
+
+    def event(self, kind: str, told: list[Any]) -> None:
+        if kind == "found":  # passed on at the end: who finished it may be a member not yet heard
+            self.found.add(told[0])
+        elif kind in JOB_EVENTS:
+            self._of_job(kind, *told)
+        else:
+            getattr(self.foreman if kind == "waiting" else self.foreman.watching, kind)(*told)
+
+    def _of_job(self, kind: str, name: str, *told: Any) -> None:
+        if kind not in ENDS or name not in self.ended:
+            getattr(self.foreman, kind)(self.jobs[name], *told)
+        if kind in ENDS:
+            self.ended.add(name)
+
+    def close(self) -> None:
+        for name in self.found - self.ended:
+            self.foreman.found(self.jobs[name])
 
 
 JOB_EVENTS = ("took", "finished", "failed", "advanced")

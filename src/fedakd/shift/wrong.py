@@ -81,14 +81,9 @@ def compared(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> RightWrong:
     """Every client with rows on both sides; divergences are of Ledoit-Wolf fits, as wrong rows may be few."""
-    kept = [k for k, marks in enumerate(right) if LEAST <= marks.sum() <= len(marks) - LEAST]
-    if len(kept) < 2:
-        raise DataError(
-            f"at least two clients with {LEAST} rows right and {LEAST} wrong are needed to compare them, got "
-            f"{len(kept)}; fewer rounds make more wrong rows"
-        )
+    kept = _with_both_sides(right)
     z, marks = [features[k] for k in kept], [right[k] for k in kept]
-    observed, random = divergences(z, marks), []
+    observed, random = np.array(divergences(z, marks)), []
     if not np.isfinite(observed).all():
         raise DataError(
             "some client's right or wrong rows are all alike; choose fewer --dims, or other features"
@@ -96,25 +91,39 @@ def compared(
     for done in range(repeats):
         random.append(divergences(z, [rng.permutation(one) for one in marks]))
         progress(done + 1, repeats)
-    table = np.array(random)  # (repeats, sides, clients)
-    whole = shrunk(np.concatenate(z))
+    table, whole = np.array(random), shrunk(np.concatenate(z))  # (repeats, sides, clients)
     clients = tuple(
-        Halves(
-            name=names[kept[at]],
-            right=int(own.sum()),
-            wrong=int((~own).sum()),
-            kl_right=observed[0][at],
-            kl_wrong=observed[1][at],
-            kl_all=kl(shrunk(z[at]), whole),
-            chance_right=chance(table[:, 0, at]),
-            chance_wrong=chance(table[:, 1, at]),
-        )
-        for at, own in enumerate(marks)
+        _halves(names[k], marks[at], observed[:, at], table[:, :, at], kl(shrunk(z[at]), whole))
+        for at, k in enumerate(kept)
     )
     differences = (table[:, 1] - table[:, 0]).mean(axis=1)
-    seen = float(np.mean(np.subtract(observed[1], observed[0])))
+    seen = float(np.mean(observed[1] - observed[0]))
     p = (1 + int((differences >= seen).sum())) / (1 + repeats)
     return RightWrong(clients, seen, chance(differences), p)
+
+
+def _with_both_sides(right: Sequence[Marks]) -> list[int]:
+    kept = [k for k, marks in enumerate(right) if LEAST <= marks.sum() <= len(marks) - LEAST]
+    if len(kept) < 2:
+        raise DataError(
+            f"at least two clients with {LEAST} rows right and {LEAST} wrong are needed to compare them, got "
+            f"{len(kept)}; fewer rounds make more wrong rows"
+        )
+    return kept
+
+
+def _halves(name: str, marks: Marks, observed: Features, random: Features, kl_all: float) -> Halves:
+    """Observed: (sides,); random: (repeats, sides)."""
+    return Halves(
+        name=name,
+        right=int(marks.sum()),
+        wrong=int((~marks).sum()),
+        kl_right=float(observed[0]),
+        kl_wrong=float(observed[1]),
+        kl_all=kl_all,
+        chance_right=chance(random[:, 0]),
+        chance_wrong=chance(random[:, 1]),
+    )
 
 
 def divergences(features: Sequence[Features], right: Sequence[Marks]) -> tuple[list[float], list[float]]:
