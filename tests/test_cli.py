@@ -193,7 +193,8 @@ def test_every_field_of_a_plan_can_be_said(tmp_path):
         "max_gradients": "90000.0",
     }
     words = [word for name, value in said.items() for word in (f"--{name.replace('_', '-')}", value)]
-    fedakd("run", *words, "--workers", "0", "--out", str(tmp_path / "run"))
+    said["leak"] = "True"  # told by its flag alone
+    fedakd("run", *words, "--leak", "--workers", "0", "--out", str(tmp_path / "run"))
     plan = json.loads((tmp_path / "run/plan.json").read_text())["plan"]
     assert plan.pop("methods") == ["standalone", "fedavg"]
     assert plan.pop("seeds") == [3]

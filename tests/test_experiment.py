@@ -57,6 +57,15 @@ def test_the_audit_is_stored_and_clean(tmp_path):
     assert audit["partition"] == "ics(2)"
 
 
+def test_released_without_its_leak_trains_on_the_rows_of_methods_that_never_leaked(tmp_path):
+    few = {"clients": 3, "rounds": 2, "model": "linear", "methods": ("fedakd",), "partition": "ics(5)"}
+    plan = resolve("released", leak=False, **few)
+    alone, fedakd = carry_out(plan, fresh(tmp_path / "run", plan), Silent(), workers=0)
+    assert fedakd.train_rows == alone.train_rows
+    assert not (tmp_path / "run/audit-seed0-leaky.json").exists()
+    assert json.loads((tmp_path / "run/audit-seed0.json").read_text())["shared"]["train/test"] == 0
+
+
 def test_released_leaks_only_where_the_published_code_does(tmp_path):
     plan = resolve(
         "released", clients=3, rounds=2, model="linear", methods=("fedavg", "fedakd"), partition="ics(5)"

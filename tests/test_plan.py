@@ -51,6 +51,20 @@ def test_released_gives_fedakd_its_order_and_half_as_many_rounds_again():
     assert not resolve("paper").leaks("fedakd")
 
 
+def test_the_leak_can_be_closed_and_only_those_it_concerns_are_other_cells() -> None:
+    plan, closed = (resolve("released", methods=("fedakd", "fedavg"), leak=leak) for leak in (True, False))
+    assert not closed.leaks("fedakd")
+    assert closed.remarks == []
+    assert closed.cell("fedakd", 0) != plan.cell("fedakd", 0)
+    assert closed.cell("fedakd", 0)["rounds"] == plan.cell("fedakd", 0)["rounds"]
+    assert closed.cell("fedavg", 0) == plan.cell("fedavg", 0)
+
+
+def test_there_is_no_leak_to_close_but_in_released() -> None:
+    with pytest.raises(PlanError, match="only preset released trains on test rows"):
+        resolve("tuned", leak=False)
+
+
 def test_all_are_the_methods_of_the_paper_without_the_ablations():
     plan = resolve(methods=("ALL", "fedakd-all-data"))
     assert plan.methods == (*(name for name in METHODS if name not in ABLATIONS), "fedakd-all-data")

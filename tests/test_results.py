@@ -38,7 +38,7 @@ def test_the_command_beside_them_asks_for_them(folder):
     command = typer.main.get_command(app).commands["paper"].commands[name]  # type: ignore[attr-defined]
     said = command.make_context(name, words).params
     axes = {"datasets": said["dataset"], "partitions": said["partition"], "methods": said["method"]}
-    others = ("scale", "rounds", "seeds", "preset", "clients", "judge_every")
+    others = ("scale", "rounds", "seeds", "preset", "clients", "judge_every", "leak")
     asked = plan_of(
         name, **{key: value or None for key, value in axes.items()}, **{key: said[key] for key in others}
     )

@@ -56,6 +56,14 @@ class Plan(BaseModel):
     judge_every: int = Field(default=1, ge=1)  # rounds; the last one is always judged
     max_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     max_gradients: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    leak: bool = True  # preset released: whether methods train on test rows where their published code does
+
+    @field_validator("leak")
+    @classmethod
+    def _released_only(cls, value: bool, info: ValidationInfo) -> bool:
+        if not value and info.data.get("preset") != "released":
+            raise ValueError("only preset released trains on test rows; leave it out")
+        return value
 
     @field_validator("model")
     @classmethod
@@ -140,11 +148,17 @@ class Plan(BaseModel):
         return round(self.rounds * 1.5) if more else self.rounds
 
     def leaks(self, name: str) -> bool:
+        return self.leak and self._leaked(name)
+
+    def _leaked(self, name: str) -> bool:
+        """Whether its published code trains on test rows."""
         return self.preset == "released" and name.startswith(LEAKING)
 
     def cell(self, name: str, seed: int) -> dict[str, Any]:
         """Everything that determines the numbers of one method and seed."""
-        shared = self.model_dump(exclude={"methods", "seeds", "rounds"})
+        shared = self.model_dump(exclude={"methods", "seeds", "rounds", "leak"})
+        if not self.leak and self._leaked(name):  # the others, and those that leak, are the same cells
+            shared["leak"] = False
         fields = {"type": type(self.method(name)).__name__, **asdict(self.method(name))}  # type: ignore[call-overload]
         return {**shared, "method": fields, "rounds": self.rounds_of(name), "seed": seed, "results": RESULTS}
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedakd.cli.compare import AsJson, DataDir, Parallel, Processes, Quiet, Shard, Way, carry_out, typed
+from fedakd.cli.run import Leak
 
 if TYPE_CHECKING:
     from fedakd.compare import Comparison, Results
@@ -122,6 +123,7 @@ def _register(app: typer.Typer, name: str) -> None:
         preset: PresetName = None,
         clients: Clients = None,
         judge_every: JudgeEvery = None,
+        leak: Leak = None,
         out: OutFolder = Path("paper"),
         shard: Shard = None,
         workers: Processes = None,
@@ -132,7 +134,7 @@ def _register(app: typer.Typer, name: str) -> None:
     ) -> None:
         axes = {"datasets": dataset, "partitions": partition, "methods": method}
         changes = {"scale": scale, "rounds": rounds, "seeds": seeds, "preset": preset, "clients": clients}
-        asked = plan_of(name, **axes, **changes, judge_every=judge_every)
+        asked = plan_of(name, **axes, **changes, judge_every=judge_every, leak=leak)
         options = (shard, workers, parallel, data_dir, quiet, as_json)
         results = carry_out(asked, Way(out / name, out / "store", typed(), name, *options, estimate=True))
         if name in DRAWN:

@@ -63,6 +63,14 @@ Out = Annotated[
     Path | None, typer.Option(show_default="runs/DATASET-PARTITION-TIME", help="The run's folder.")
 ]
 Resume = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Continue the run in this folder.")]
+Leak = Annotated[
+    bool | None,
+    typer.Option(
+        "--leak/--no-leak",
+        show_default="leak",
+        help="Preset released: train on test rows where the published code does.",
+    ),
+]
 DataDir = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the dataset's files are.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no audit, only the result.")]
@@ -125,6 +133,7 @@ def run(
     max_gradients: Annotated[
         float | None, typer.Option(help="Stop a method after this many sample-gradients.")
     ] = None,
+    leak: Leak = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

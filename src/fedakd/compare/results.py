@@ -133,7 +133,8 @@ def setting_from(
     done = {who: own for who, own in stores.items() if own}
     check_rows(plan, done)
     cells = tuple(stored_cell(own, method, seed) for (method, seed), own in done.items())
-    audits, leaky = ({seed: audit(seed, leak) for seed in plan.seeds} for leak in (False, True))
+    audits = {seed: audit(seed, False) for seed in plan.seeds}
+    leaky = {seed: audit(seed, True) for seed in plan.seeds if any(map(plan.leaks, plan.methods))}
     made = versions_of([replace(cell, versions=cell.versions or versions) for cell in cells])
     return Setting(plan, cells, audits_of(audits), made or versions, audits_of(leaky))
 
