@@ -11,7 +11,7 @@ from small_plans import Clerk, bytes_of, small, worked
 
 from fedakd.cli import app
 from fedakd.compare import Store, jobs_of
-from fedakd.compare.crew import Crew
+from fedakd.compare.crew import Crew, Heard
 from fedakd.compare.results import Recorded, options_of, read, record
 from fedakd.compare.work import Hand
 from fedakd.errors import PlanError
@@ -58,6 +58,30 @@ def test_what_somebody_else_computes_is_waited_for_and_taken_over_if_they_give_u
     Hand(store, clerk, pause=pause).work(jobs)
     assert clerk.named("took") == [jobs[1].label, jobs[0].label]
     assert clerk.named("waiting") == ["1", "1"]
+
+
+def test_what_others_finished_is_told_at_once_and_what_a_member_took_by_that_member():
+    jobs, clerk = jobs_of(small(**FEW)), Clerk()
+    mine, theirs = (job.name for job in jobs)
+    heard = Heard({job.name: job for job in jobs}, clerk)
+    heard.event("took", [mine])
+    for _ in range(2):  # two members come across both
+        heard.event("found", [theirs])
+        heard.event("found", [mine])
+    assert clerk.named("found") == [jobs[1].label]
+    heard.event("finished", [mine, 1.0])
+    heard.close()
+    assert clerk.named("finished") == [jobs[0].label]
+    assert clerk.named("found") == [jobs[1].label]
+
+
+def test_what_a_member_that_died_had_finished_is_told_in_the_end():
+    jobs, clerk = jobs_of(small(**FEW)), Clerk()
+    heard = Heard({job.name: job for job in jobs}, clerk)
+    heard.event("took", [jobs[0].name])
+    heard.event("found", [jobs[0].name])
+    heard.close()
+    assert clerk.named("found") == [jobs[0].label]
 
 
 def test_equal_time_ends_the_others_when_the_time_of_one_is_used_up(tmp_path):
@@ -171,7 +195,6 @@ def test_seconds_that_are_lost_are_told_and_not_taken_for_none(tmp_path):
 def test_another_version_of_results_draws_its_own_rows(tmp_path, monkeypatch):
     worked(tmp_path, **FEW)
     monkeypatch.setattr("fedakd.plan.RESULTS", 10**6)
-    monkeypatch.setattr("fedakd.drawn.RESULTS", 10**6)
     worked(tmp_path, **FEW)
     assert len([*tmp_path.glob("federations/*.safetensors")]) == 2
 

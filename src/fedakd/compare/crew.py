@@ -129,12 +129,13 @@ class Heard:
 
     jobs: dict[str, Job]
     foreman: Foreman
+    taken: set[str] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)
     found: set[str] = field(default_factory=set)
 
     def event(self, kind: str, told: list[Any]) -> None:
-        if kind == "found":  # passed on at the end: who finished it may be a member not yet heard
-            self.found.add(told[0])
+        if kind == "found":
+            self._found(told[0])
         elif kind in JOB_EVENTS:
             self._of_job(kind, *told)
         else:
@@ -143,8 +144,18 @@ class Heard:
     def _of_job(self, kind: str, name: str, *told: Any) -> None:
         if kind not in ENDS or name not in self.ended:
             getattr(self.foreman, kind)(self.jobs[name], *told)
+        if kind == "took":
+            self.taken.add(name)
         if kind in ENDS:
             self.ended.add(name)
+
+    def _found(self, name: str) -> None:
+        """What a member took it will tell of itself; what it had no time to tell is told at the end."""
+        if name in self.taken:
+            self.found.add(name)
+        elif name not in self.ended:
+            self.ended.add(name)
+            self.foreman.found(self.jobs[name])
 
     def close(self) -> None:
         for name in self.found - self.ended:
