@@ -203,6 +203,23 @@ def test_every_field_of_a_plan_can_be_said(tmp_path):
     }
 
 
+def test_the_published_protocol_can_be_had_without_its_leak(tmp_path):
+    words = [
+        "--preset",
+        "released",
+        "--no-leak",
+        "--dataset",
+        "digits",
+        "--rounds",
+        "1",
+        "--method",
+        "fedakd",
+    ]
+    fedakd("run", *words, "--model", "linear", "--workers", "0", "--out", str(tmp_path / "run"))
+    assert json.loads((tmp_path / "run/plan.json").read_text())["plan"]["leak"] is False
+    assert "without their test rows train fedakd" in (tmp_path / "run/summary.md").read_text()
+
+
 @pytest.mark.parametrize("option", ["--out", "--resume"])
 def test_a_file_where_a_folder_should_be_is_an_error_without_traceback(option, tmp_path):
     (tmp_path / "file").write_text("mine")

@@ -36,8 +36,8 @@ LONG = RNG.permutation(1200).astype(float)
 LINE = Line(np.stack([LONG, RNG.standard_normal(1200)], axis=1), RNG.integers(0, 2, 1200))
 
 
-def released(leak: bool, shifted: bool = True, clients: int = 10) -> Federation:
-    return federate_released(LINE, "power", clients, seed=0, leak=leak, shifted=shifted)
+def released(leak: bool, shifted: bool = True, clients: int = 10, scale: float = 1.0) -> Federation:
+    return federate_released(LINE, "power", clients, seed=0, leak=leak, shifted=shifted, scale=scale)
 
 
 def test_the_lower_half_along_the_first_component_is_sliced() -> None:
@@ -46,6 +46,16 @@ def test_the_lower_half_along_the_first_component_is_sliced() -> None:
     along = [LONG[part] for part in federation.train]
     assert all(one.max() < two.min() for one, two in pairwise(along))
     assert np.concatenate(along).max() < np.median(LONG[:1000]) + 1
+
+
+def test_few_rows_are_a_random_share_of_that_half_not_its_lowest_part() -> None:
+    whole, few = (released(leak=True, scale=scale) for scale in (1.0, 0.2))
+    assert [len(part) for part in few.train] == power_law(100, 10)
+    along = [LONG[part] for part in few.train]
+    assert all(one.max() < two.min() for one, two in pairwise(along))
+    assert set(np.concatenate(few.train)) < set(np.concatenate(whole.train))
+    middles = [np.median(LONG[np.concatenate(one.train)]) for one in (whole, few)]
+    assert middles[1] == pytest.approx(middles[0], rel=0.2)  # the lowest fifth's is a fifth of that
 
 
 def test_official_test_rows_are_not_used() -> None:

@@ -13,7 +13,7 @@ from fedakd import wire
 from fedakd.data.images import ImageDataset
 from fedakd.errors import PlanError
 from fedakd.federation import Federation, federate
-from fedakd.plan import RESULTS, Plan, fingerprint
+from fedakd.plan import Plan, fingerprint
 from fedakd.released import federate_released
 
 ROWS = {
@@ -29,7 +29,7 @@ SEAL = hashlib.sha256().digest_size
 
 def asked(plan: Plan, seed: int, leak: bool) -> str:
     """A short name for the request, equal for plans that draw the same rows."""
-    said = {"seed": seed, "leak": leak, "results": RESULTS}
+    said = {"seed": seed, "leak": leak, "results": plan.version}
     return fingerprint({**plan.model_dump(include=ROWS), **said})
 
 
@@ -59,7 +59,8 @@ def check_released(plan: Plan) -> None:
 def released(plan: Plan, dataset: ImageDataset, seed: int, leak: bool) -> Federation:
     check_released(plan)
     sizes, shifted = RELEASED[plan.partition.split("(")[0]]
-    options = {"seed": seed, "leak": leak, "fraction": plan.fraction * plan.scale, "shifted": shifted}
+    shares = {"fraction": plan.fraction, "scale": plan.scale}
+    options = {"seed": seed, "leak": leak, "shifted": shifted, **shares}
     return federate_released(dataset, sizes, plan.clients, **options)  # type: ignore[arg-type]
 
 

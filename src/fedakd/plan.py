@@ -19,6 +19,7 @@ from fedakd.rounds import Budget
 from fedakd.training import Recipe
 
 RESULTS = 3  # raised whenever a change of code changes numbers: results of different versions do not mix
+RELEASED_ROWS = 2  # likewise, for the rows of preset released alone
 Preset = Literal["tuned", "paper", "released"]
 PAPER_LR = {"fashion-mnist": 0.001, "cifar10": 0.005}
 OTHER_LR = 0.01  # the paper names no rate for other data
@@ -116,6 +117,11 @@ class Plan(BaseModel):
     def budget(self) -> Budget:
         return Budget(self.max_seconds or math.inf, self.max_gradients or math.inf)
 
+    @property
+    def version(self) -> int | list[int]:
+        """What results must have in common with those of other runs to be mixed with them."""
+        return [RESULTS, RELEASED_ROWS] if self.preset == "released" else RESULTS
+
     def method(self, name: str) -> Method:
         """The method of that name, with the fields of the preset where the text does not set them."""
         return methods.parse(name, SETTINGS[self.preset])
@@ -126,6 +132,8 @@ class Plan(BaseModel):
         found = []
         if leaking := [name for name in self.methods if self.leaks(name)]:
             found.append(f"LEAKY BY DESIGN: trained on their own test rows: {', '.join(leaking)}")
+        if closed := [name for name in self.methods if self._leaked(name) and not self.leak]:
+            found.append(f"not the published protocol: without their test rows train {', '.join(closed)}")
         usual = self.recipe
         for name in self.methods:
             own = self.method(name).recipe(usual)
@@ -160,7 +168,13 @@ class Plan(BaseModel):
         if not self.leak and self._leaked(name):  # the others, and those that leak, are the same cells
             shared["leak"] = False
         fields = {"type": type(self.method(name)).__name__, **asdict(self.method(name))}  # type: ignore[call-overload]
-        return {**shared, "method": fields, "rounds": self.rounds_of(name), "seed": seed, "results": RESULTS}
+        return {
+            **shared,
+            "method": fields,
+            "rounds": self.rounds_of(name),
+            "seed": seed,
+            "results": self.version,
+        }
 
 
 def everything() -> list[str]:

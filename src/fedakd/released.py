@@ -37,14 +37,19 @@ def federate_released(
     seed: int,
     leak: bool,
     fraction: float = 0.5,
+    scale: float = 1.0,
     shifted: bool = True,
 ) -> Federation:
-    """The federation the published code makes: BCS (equal) or ICS (power), or POW with `shifted=False`."""
+    """The federation the published code makes: BCS (equal) or ICS (power), or POW with `shifted=False`.
+
+    With `scale` a random share of the rows it keeps: few rows are as mixed as many.
+    """
     if sizes not in EXPONENTS:
         raise PartitionError(unknown("sizes", sizes, EXPONENTS))
-    order_rng, split_rng = np.random.default_rng(np.random.SeedSequence([seed, RELEASED])).spawn(2)
+    order_rng, split_rng, few_rng = np.random.default_rng(np.random.SeedSequence([seed, RELEASED])).spawn(3)
     rows = np.arange(getattr(dataset, "official_train", len(dataset.y)))
-    kept = _ordered(dataset.x, rows, shifted, order_rng)[: _total(len(rows), clients, fraction)]
+    half = _ordered(dataset.x, rows, shifted, order_rng)[: _total(len(rows), clients, fraction)]
+    kept = half[np.sort(few_rng.permutation(len(half))[: _total(len(half), clients, scale)])]
     files = cut(kept, filled_sizes(len(kept), clients, EXPONENTS[sizes]))
     parts = [_split(file, rng) for file, rng in zip(files, split_rng.spawn(clients), strict=True)]
     federation = Federation(
@@ -66,8 +71,8 @@ def _total(rows: int, clients: int, fraction: float) -> int:
     total = int(fraction * rows)
     if not 0 < fraction <= 1 or clients < 1 or total < LEAST_FILE * clients:
         raise PartitionError(
-            f"each client needs {LEAST_FILE} rows and fraction must be above 0 and at most 1; "
-            f"got {clients} clients and fraction {fraction} of {rows} rows"
+            f"each client needs {LEAST_FILE} rows, and fraction and scale must be above 0 and at most 1; "
+            f"got {clients} clients and a share of {fraction} of {rows} rows"
         )
     return total
 
