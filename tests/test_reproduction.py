@@ -89,6 +89,11 @@ def test_every_table_is_quoted():
     assert {quote.folder for quote in QUOTES} == folders
 
 
+def test_no_table_of_results_goes_unchecked():
+    text = QUOTED.sub("", (ROOT / "docs" / "reproduction.md").read_text())
+    assert not [line for line in text.splitlines() if line.startswith("|") and "±" in line]
+
+
 @pytest.mark.parametrize("quote", QUOTES, ids=lambda quote: f"{quote.folder}-{quote.measure}")
 def test_a_quoted_table_is_the_stored_one(quote):
     assert wrong(quote) == []
