@@ -37,8 +37,8 @@ def _seed() -> None:
     ("net", "expected"),
     [
         ("cnn", [("body.0", 32), ("body.1", 64)]),
-        ("cnn2", [("body.2", 64), ("body.5", 16), ("body.9", 200)]),
-        ("cnn3", [("body.2", 32), ("body.5", 64), ("body.8", 64), ("body.11", 64)]),
+        ("cnn2", [("body.3", 64), ("body.6", 16), ("body.9", 200)]),
+        ("cnn3", [("body.3", 32), ("body.6", 64), ("body.8", 64), ("body.11", 64)]),
         ("mlp", [("body.2", 64), ("body.4", 32)]),
         ("linear", []),
         ("normed", [("body.3", 6)]),

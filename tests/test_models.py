@@ -195,6 +195,28 @@ def test_the_appendix_networks_have_the_sizes_of_their_layers() -> None:
     assert sum(p.numel() for p in three.parameters()) == convolutions + (1024 + 1) * 64 + (64 + 1) * 10
 
 
+def activated_first(body: nn.Module) -> nn.Sequential:
+    """The same layers with each activation before its pooling, as the paper lists them."""
+    layers = list(body.children())
+    for at in [at for at, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]:
+        layers[at : at + 2] = layers[at + 1], layers[at]
+    return nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize("make", [TwoLayerCNN, ThreeLayerCNN])
+def test_the_appendix_networks_may_pool_before_they_activate(make: type[nn.Module]) -> None:
+    model = make(1, 28, 10)
+    listed = activated_first(model.body)
+    kinds = [type(layer) for layer in listed]
+    assert kinds.index(nn.MaxPool2d) == kinds.index(nn.Conv2d) + 2
+    x = torch.rand(16, 1, 28, 28)
+    ours, theirs = model.body(x), listed(x)
+    assert torch.equal(ours, theirs)
+    weights, values = torch.randn(ours.shape), list(model.body.parameters())
+    gradients = [torch.autograd.grad((out * weights).sum(), values) for out in (ours, theirs)]
+    torch.testing.assert_close(*gradients)
+
+
 @pytest.mark.parametrize("make", [TwoLayerCNN, ThreeLayerCNN])
 @pytest.mark.parametrize(("before", "after"), [(2, 2), (12, 12), (2, 3)])
 def test_small_images_stand_in_the_middle_of_a_canvas(make: type[nn.Module], before: int, after: int) -> None:

@@ -63,14 +63,18 @@ class PaperCNN(nn.Module):
 
 
 class TwoLayerCNN(nn.Module):
-    """The label-shift appendix's net for FashionMNIST: tanh, no batch norm, images on a 32x32 canvas."""
+    """The label-shift appendix's net for FashionMNIST: tanh, no batch norm, images on a 32x32 canvas.
+
+    Pooling comes before tanh, here as before ReLU below. Both keep the order of values, so the outcome is the
+    same, and tanh, else half the time of a forward pass, touches a quarter of the entries.
+    """
 
     def __init__(self, channels: int = 1, size: int = 28, classes: int = 10) -> None:
         super().__init__()
         self.body = nn.Sequential(
             _canvas(size),
-            *(nn.Conv2d(channels, 64, 3), nn.Tanh(), nn.MaxPool2d(2)),
-            *(nn.Conv2d(64, 16, 7), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten()),
+            *(nn.Conv2d(channels, 64, 3), nn.MaxPool2d(2), nn.Tanh()),
+            *(nn.Conv2d(64, 16, 7), nn.MaxPool2d(2), nn.Tanh(), nn.Flatten()),
             *(nn.Linear(256, 200), nn.Tanh()),
         )
         self.head = nn.Linear(200, classes)
@@ -86,8 +90,8 @@ class ThreeLayerCNN(nn.Module):
         super().__init__()
         self.body = nn.Sequential(
             _canvas(size),
-            *(nn.Conv2d(channels, 32, 3), nn.ReLU(), nn.MaxPool2d(2)),
-            *(nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Conv2d(channels, 32, 3), nn.MaxPool2d(2), nn.ReLU()),
+            *(nn.Conv2d(32, 64, 3), nn.MaxPool2d(2), nn.ReLU()),
             *(nn.Conv2d(64, 64, 3), nn.ReLU(), nn.Flatten()),
             *(nn.Linear(1024, 64), nn.ReLU()),
         )
