@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 
 from fedakd.audit import LEGEND, Audit, blocks
 from fedakd.experiment import Cell
@@ -71,7 +71,8 @@ def cost_of(cells: Sequence[Cell]) -> dict[str, float]:
         "passes": fmean(r.gradients / max(cell.train_rows, 1) for cell in cells for r in cell.rounds),
         "megabytes_up": fmean(record.bytes_up for record in rounds) / 1e6,
         "megabytes_down": fmean(record.bytes_down for record in rounds) / 1e6,
-        "seconds": fmean(record.seconds for record in rounds),
+        # the median of the seeds, since a machine may sleep or be busy in one of them
+        "seconds": median(fmean(record.seconds for record in cell.rounds) for cell in cells),
     }
 
 

@@ -143,7 +143,7 @@ def cost(setting: Setting, name: str) -> Table:
     )
     note = (
         "A pass computes one gradient for each training row. Seconds are of training and aggregation, on the "
-        "machine where it ran; what travels is counted as sent."
+        "machine where it ran, the median of the seeds; what travels is counted as sent."
     )
     return Table(f"{name}-cost", "What a round costs", ("method", "rounds", *COSTS.values()), rows, note)
 
