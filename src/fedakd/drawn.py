@@ -28,8 +28,10 @@ SEAL = hashlib.sha256().digest_size
 
 
 def asked(plan: Plan, seed: int, leak: bool) -> str:
-    """A short name for the request, equal for plans that draw the same rows."""
-    said = {"seed": seed, "leak": leak, "results": plan.version}
+    """A short name for the request, equal for plans that draw the same rows and judge on the same of them."""
+    said: dict[str, object] = {"seed": seed, "leak": leak, "results": plan.version}
+    if plan.evaluation != "auto":  # the partition's own; an audit tells which it was
+        said["evaluation"] = plan.evaluation
     return fingerprint({**plan.model_dump(include=ROWS), **said})
 
 

@@ -28,6 +28,14 @@ def test_what_is_stored_is_not_computed_again(tmp_path):
     assert len(again.named("found")) == 2
 
 
+def test_a_comparison_leaves_the_audits_of_another_on_the_same_rows_alone(tmp_path):
+    worked(tmp_path, **FEW)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "federations").glob("*.json")}
+    worked(tmp_path, **FEW, evaluation="global")
+    after = {path.name: path.read_bytes() for path in (tmp_path / "federations").glob("*.json")}
+    assert before.items() < after.items()
+
+
 def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path):
     """A shift no federation can have fails its cells; CFFL cannot begin where its threshold expels all."""
     clerk = worked(tmp_path, partitions=["ics(500)", "pow"], methods=["fedavg"], seeds=1)
