@@ -225,12 +225,10 @@ def test_a_linear_model_counts_its_passes(tmp_path):
 
 def test_a_machine_that_slept_during_one_seed_is_not_taken_for_the_methods_cost(tmp_path):
     cells, _ = run_of(tmp_path / "run", methods=("fedavg",), seeds=(0, 1, 2))
-    usual = tables.costs(cells)["fedavg"]["seconds"]
     *others, last = (cell for cell in cells if cell.method == "fedavg")
     slept = [replace(last.rounds[0], seconds=3600.0), *last.rounds[1:]]
     told = tables.costs([*others, replace(last, rounds=slept)])["fedavg"]["seconds"]
     assert told <= max(np.mean([r.seconds for r in one.rounds]) for one in others)
-    assert usual > 0
 
 
 def test_on_one_common_test_set_a_method_is_judged_by_a_model_of_each_clients_own(tmp_path):

@@ -15,6 +15,7 @@ from fedakd.errors import PlanError
 
 if TYPE_CHECKING:
     from fedakd.federation import Federation
+    from fedakd.plan import Plan
     from fedakd.rounds import Round
     from fedakd.shift import Report
     from fedakd.shift.approximation import Approximated
@@ -123,15 +124,7 @@ def figure2(
     first: list[Parted] = []  # its densities are drawn; those of other seeds need not stay in memory
 
     def judged(federation: Federation, tell: Tell) -> RightWrong:
-        parted = halves.parted(
-            federation,
-            halves.task_of(federation, model),
-            asked.plan.recipe,
-            rounds=rounds,
-            dims=dims,
-            workers=workers,
-            on_round=_told(tell, rounds),
-        )
+        parted = _parted(asked.plan, federation, dims, workers, tell)
         first.extend([] if first else [parted])
         return halves.judged(parted, federation.seed, repeats, _every(10, tell))
 
@@ -141,6 +134,17 @@ def figure2(
     found = each_seed(asked, judged, keep)
     _left_out({own: clients - len(one.clients) for own, one in found.items()})
     conclude(found, wrong.verdict, wrong.over_seeds, stem)
+
+
+def _parted(plan: Plan, federation: Federation, dims: int, workers: int | None, tell: Tell) -> Parted:
+    """The federation's rows, parted by what the plan's FedAvg gets right and wrong after its rounds."""
+    from fedakd.shift import halves
+
+    task, rounds = halves.task_of(federation, plan.model), plan.rounds
+    told = _told(tell, rounds)
+    return halves.parted(
+        federation, task, plan.recipe, rounds=rounds, dims=dims, workers=workers, on_round=told
+    )
 
 
 @app.command()
