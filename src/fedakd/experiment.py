@@ -112,9 +112,8 @@ class Cells:
     def ground(self, seed: int) -> Ground:
         """What the cells of one seed stand on."""
         honest = self._federation(seed, leak=False)
-        leaking = [name for name in self.plan.methods if self.plan.leaks(name)]
-        leaky = self._federation(seed, leak=True) if leaking else honest
-        federations = {name: leaky if name in leaking else honest for name in self.plan.methods}
+        leaky = self._federation(seed, leak=True) if self.plan.leaking else honest
+        federations = {name: leaky if self.plan.leaks(name) else honest for name in self.plan.methods}
         sums = {id(own): contents(own) for own in (honest, leaky)}
         fields = {n: {**self.plan.cell(n, seed), "data": sums[id(own)]} for n, own in federations.items()}
         stores = {name: self.folder.cell(name, seed, own) for name, own in fields.items()}

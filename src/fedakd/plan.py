@@ -130,8 +130,8 @@ class Plan(BaseModel):
     def remarks(self) -> list[str]:
         """What a reader of the numbers must know about single methods."""
         found = []
-        if leaking := [name for name in self.methods if self.leaks(name)]:
-            found.append(f"LEAKY BY DESIGN: trained on their own test rows: {', '.join(leaking)}")
+        if self.leaking:
+            found.append(f"LEAKY BY DESIGN: trained on their own test rows: {', '.join(self.leaking)}")
         if closed := [name for name in self.methods if self._leaked(name) and not self.leak]:
             found.append(f"not the published protocol: without their test rows train {', '.join(closed)}")
         usual = self.recipe
@@ -157,6 +157,11 @@ class Plan(BaseModel):
 
     def leaks(self, name: str) -> bool:
         return self.leak and self._leaked(name)
+
+    @property
+    def leaking(self) -> list[str]:
+        """Methods that train on their own test rows: shown with the others, competing with nobody."""
+        return [name for name in self.methods if self.leaks(name)]
 
     def _leaked(self, name: str) -> bool:
         """Whether its published code trains on test rows."""

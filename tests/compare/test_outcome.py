@@ -70,10 +70,16 @@ def test_no_time_is_in_the_summaries(folder):
     assert "1000000" in (folder / "costs.json").read_text()
 
 
-def test_leaks_are_told_before_any_number(tmp_path):
-    asked = small(methods=["fedakd"], partitions=["pow"], seeds=1, preset="released")
+@pytest.mark.parametrize("leak", [True, False])
+def test_leaks_are_told_before_any_number_and_on_each_line(tmp_path, leak):
+    asked = small(methods=["fedakd"], partitions=["pow"], seeds=1, preset="released", leak=leak)
     worked(tmp_path, jobs_of(asked))
     record(tmp_path, Recorded(asked, Store(tmp_path), "", {}))
     outcome.write_outcome(read(tmp_path))
     told = (tmp_path / "summary.md").read_text()
-    assert told.index("LEAKY BY DESIGN") < told.index("|")
+    assert ("LEAKY BY DESIGN: trained on their own test rows: fedakd" in told[: told.index("|")]) == leak
+    lines = csv.DictReader(io.StringIO((tmp_path / "scores.csv").read_text()))
+    assert {(one["method"], one["leaky"]) for one in lines} == {
+        ("standalone", "False"),
+        ("fedakd", str(leak)),
+    }

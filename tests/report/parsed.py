@@ -90,7 +90,8 @@ def made(levels: dict[str, list[float]], clients: int = 6, **plan) -> Setting:
         for seed in seeds
         for name, own in levels.items()
     )
-    asked = resolve(dataset="digits", methods=("fedavg",), clients=clients, rounds=1, seeds=seeds, **plan)
+    fields = {"methods": tuple(levels), "clients": clients, "rounds": 1, "seeds": seeds, **plan}
+    asked = resolve(dataset="digits", **fields)
     return Setting(asked, cells, {}, {"fedakd": "1"})
 
 

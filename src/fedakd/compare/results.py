@@ -134,7 +134,7 @@ def setting_from(
     check_rows(plan, done)
     cells = tuple(stored_cell(own, method, seed) for (method, seed), own in done.items())
     audits = {seed: audit(seed, False) for seed in plan.seeds}
-    leaky = {seed: audit(seed, True) for seed in plan.seeds if any(map(plan.leaks, plan.methods))}
+    leaky = {seed: audit(seed, True) for seed in plan.seeds if plan.leaking}
     made = versions_of([replace(cell, versions=cell.versions or versions) for cell in cells])
     return Setting(plan, cells, audits_of(audits), made or versions, audits_of(leaky))
 

@@ -109,7 +109,7 @@ def _subtable(results: Results, known: Published, measure: str, seed: int) -> Su
     columns, methods = columns_of(results.settings), methods_of(results.settings, measure)
     scores = [scores_of(setting, measure) for setting in results.settings]
     places = [
-        standings(own, rng=np.random.default_rng(seed), exclude=leaking(setting))
+        standings(own, rng=np.random.default_rng(seed), exclude=setting.plan.leaking)
         for own, setting in zip(scores, results.settings, strict=True)
     ]
     rows = {
@@ -123,7 +123,7 @@ def _subtable(results: Results, known: Published, measure: str, seed: int) -> Su
         line: tuple(beside(setting, line, measure, seed) for setting in results.settings)
         for line in other_views(results.settings)
     }
-    competing = [without(own, leaking(one)) for own, one in zip(scores, results.settings, strict=True)]
+    competing = [without(own, one.plan.leaking) for own, one in zip(scores, results.settings, strict=True)]
     found = SubTable(known.table, measure, columns, rows, tuple(notes_of(competing, measure)))
     return replace(found, notes=(*found.notes, *remarks_on(found, results.settings, known)))
 
@@ -139,11 +139,6 @@ def beside(setting: Setting, line: str, measure: str, seed: int) -> Entry:
 
 def without(scores: dict[str, dict[int, float]], methods: Sequence[str]) -> dict[str, dict[int, float]]:
     return {method: own for method, own in scores.items() if method not in methods}
-
-
-def leaking(setting: Setting) -> list[str]:
-    """Methods that trained on their test rows are shown, but do not compete."""
-    return [method for method in setting.plan.methods if setting.plan.leaks(method)]
 
 
 def columns_of(settings: Sequence[Setting]) -> tuple[Column, ...]:

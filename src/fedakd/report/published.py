@@ -10,7 +10,6 @@ from fedakd.paper.forms import Block, notes, terminal
 from fedakd.paper.overall import notes_of
 from fedakd.paper.published import TITLES
 from fedakd.paper.tables import SubTable, scores_of, subtables
-from fedakd.report.standing import leaking
 from fedakd.report.table import Entry, Table
 
 
@@ -49,7 +48,7 @@ def overall(settings: Sequence[Setting], measures: Sequence[str]) -> list[str]:
 
 
 def _competing(setting: Setting, measure: str) -> dict[str, dict[int, float]]:
-    hidden = leaking(setting)
+    hidden = setting.plan.leaking
     return {name: own for name, own in scores_of(setting, measure).items() if name not in hidden}
 
 

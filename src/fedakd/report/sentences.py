@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fedakd.compare.results import MEASURES, Setting
 from fedakd.plan import REFERENCE
 from fedakd.report import audit
-from fedakd.report.standing import leaking, no_competitors, places
+from fedakd.report.standing import no_competitors, places
 from fedakd.report.table import BEST, TIE
 from fedakd.report.tables import OVERVIEW, gain
 from fedakd.summary import Row, named
@@ -121,7 +121,7 @@ def _overlap(setting: Setting) -> list[str]:
 
 def trained_on(setting: Setting) -> str:
     """The leaking methods by name."""
-    return ", ".join(map(named, leaking(setting))) or "leaking methods"
+    return ", ".join(map(named, setting.plan.leaking)) or "leaking methods"
 
 
 def notes(setting: Setting) -> list[str]:

@@ -26,12 +26,7 @@ def places(setting: Setting, measure: str) -> dict[str, str]:
 def no_competitors(setting: Setting, measure: str) -> list[str]:
     """Who is shown beside the others only: the reference where it is the measure, and who trains on tests."""
     reference = [REFERENCE] if measure in AGAINST_REFERENCE else []
-    return [*reference, *leaking(setting)]
-
-
-def leaking(setting: Setting) -> list[str]:
-    methods = dict.fromkeys(cell.method for cell in setting.cells)
-    return [method for method in methods if setting.plan.leaks(method)]
+    return [*reference, *setting.plan.leaking]
 
 
 def detectable(setting: Setting) -> str:

@@ -10,7 +10,7 @@ from statistics import fmean
 from fedakd.compare.results import MEASURES, Setting
 from fedakd.fairness import Spread
 from fedakd.plan import REFERENCE
-from fedakd.report.standing import leaking, places
+from fedakd.report.standing import places
 from fedakd.report.table import Entry, Table, number
 from fedakd.summary import Row, named
 from fedakd.tables import costs, points, starred
@@ -37,12 +37,12 @@ def overview(settings: Sequence[Setting], measure: str) -> Table:
     methods = dict.fromkeys(method for own in columns for method in own)
     rows = [(Entry(named(method)), *(own.get(method, Entry("")) for own in columns)) for method in methods]
     title = f"{MEASURES[measure][0].upper()}{MEASURES[measure][1:]}"
-    labels = tuple(f"{setting.label}{' (leaky)' * bool(leaking(setting))}" for setting in settings)
+    labels = tuple(f"{setting.label}{' (leaky)' * bool(setting.plan.leaking)}" for setting in settings)
     return Table(f"overview-{measure}", title, ("method", *labels), tuple(rows))
 
 
 def marks(settings: Sequence[Setting]) -> str:
-    return f"{MARKS} {LEAKING_MARKS}" if any(map(leaking, settings)) else MARKS
+    return f"{MARKS} {LEAKING_MARKS}" if any(one.plan.leaking for one in settings) else MARKS
 
 
 def titled(setting: Setting, row: Row) -> Entry:
