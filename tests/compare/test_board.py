@@ -36,20 +36,42 @@ def test_there_is_a_line_for_each_cell_that_was_computed():
     assert shown.failures == [(third, "no rows [at all]")]
 
 
-def test_the_time_left_is_that_of_cells_alike(monkeypatch):
+SECONDS = {"standalone": 10.0, "fedavg": 20.0, "fedakd": 30.0}
+
+
+def test_the_time_left_is_that_of_cells_alike():
     shown, _ = board(terminal=False)
-    now = [0.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    shown.began_at = 0.0
     jobs = list(shown.left.values())
     assert shown.time_left() == ""
     for job in jobs[:3]:  # one of each method, one after another
-        seconds = {"standalone": 10.0, "fedavg": 20.0, "fedakd": 30.0}[job.method]
-        now[0] += seconds
-        shown.finished(job, seconds)
+        shown.took(job)
+        shown.finished(job, SECONDS[job.method])
     assert shown.time_left() == ", about 3 min left", "three more of each: 180 s"
-    now[0] = 30.0  # the same in half the time: two at once
-    assert shown.time_left() == ", about 90 s left"
+    for job in jobs[3:5]:
+        shown.took(job)
+    assert shown.time_left() == ", about 90 s left", "two at once"
+
+
+def test_a_cell_that_a_machine_slept_through_does_not_set_the_pace():
+    shown, _ = board(terminal=False)
+    jobs = list(shown.left.values())
+    for job in jobs[:9]:  # three of each method
+        shown.took(job)
+        shown.finished(job, SECONDS[job.method] + 9000 * (job is jobs[4]))
+    assert shown.time_left() == ", about 60 s left", "one more of each"
+
+
+def test_who_is_alone_with_the_last_cell_is_told_its_whole_time():
+    shown, _ = board(terminal=False)
+    jobs = list(shown.left.values())
+    for first, second in zip(jobs[:10:2], jobs[1:11:2], strict=True):
+        shown.took(first)
+        shown.took(second)
+        shown.finished(first, 50.0)
+        shown.finished(second, 50.0)
+    shown.took(jobs[10])
+    shown.finished(jobs[10], 50.0)
+    assert shown.time_left() == ", about 50 s left"
 
 
 def test_bars_show_the_round_and_who_waits():

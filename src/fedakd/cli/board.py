@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
-from statistics import fmean
+from statistics import median
 from types import TracebackType
 from typing import Self
 
@@ -30,7 +29,7 @@ class Board(Advancing):
         self.warnings: list[str] = []
         self.spent: dict[tuple[str, str], list[float]] = defaultdict(list)
         self.active: dict[str, TaskID] = {}
-        self.began_at, self.computed = time.monotonic(), 0
+        self.at_once = 1  # cells that were computed side by side, at most
         bar = [BarColumn(bar_width=24)] if console.width >= NARROW else []
         moving = not quiet and console.is_terminal
         columns = (TextColumn("{task.description}"), *bar, TextColumn("{task.fields[status]}"))
@@ -51,6 +50,7 @@ class Board(Advancing):
     def took(self, job: Job) -> None:
         self.current = job
         self.active[job.name] = self.bars.add_task(escape(job.label), total=None, status="")
+        self.at_once = max(self.at_once, len(self.active))
 
     def advanced(self, job: Job, done: int, rounds: int) -> None:
         if job.name in self.active:
@@ -60,7 +60,6 @@ class Board(Advancing):
 
     def finished(self, job: Job, seconds: float) -> None:
         self.spent[job.plan.dataset, job.method].append(seconds)
-        self.computed += 1
         self._ended(job, f"{seconds:.0f} s")
 
     def found(self, job: Job) -> None:
@@ -87,14 +86,12 @@ class Board(Advancing):
             self.console.print(line, soft_wrap=True, highlight=False, markup=False)
 
     def time_left(self) -> str:
-        """From what cells of the same method and dataset took here, at the pace kept so far."""
+        """From what cells of the same method and dataset took here; medians, as a machine may have slept."""
         known = [one for own in self.spent.values() for one in own]
         if not known or not self.left:
             return ""
-        elapsed = time.monotonic() - self.began_at
-        at_once = max(1.0, sum(known) / elapsed)  # how many cells were computed side by side
-        work = sum(fmean(self.spent.get((job.plan.dataset, job.method), known)) for job in self.left.values())
-        return f", about {duration(work / at_once)} left"
+        alike = [self.spent.get((job.plan.dataset, job.method), known) for job in self.left.values()]
+        return f", about {duration(sum(map(median, alike)) / min(self.at_once, len(alike)))} left"
 
     def fetching(self, file: str, done: int, total: int | None) -> None:
         if done == 0 and not self.quiet:
