@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import struct
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,6 +36,7 @@ class Site:
     cuts: list[int] = field(default_factory=list)  # one request each: bytes sent before the line is cut
     refuse: list[int] = field(default_factory=list)  # one request each: a status instead of the file
     tells_length: bool = True
+    pause: float = 0.0  # seconds before each answer
     asked: list[tuple[str, str | None]] = field(default_factory=list)
 
 
@@ -59,6 +61,7 @@ def _handler(site: Site) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             wanted = self.headers.get("Range")
             site.asked.append((self.path[1:], wanted))
+            time.sleep(site.pause)
             data = site.files.get(self.path[1:])
             status = site.refuse.pop(0) if site.refuse else 200 if data is not None else 404
             if data is None or status != 200:

@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -200,6 +201,15 @@ def test_a_download_is_unpacked_recorded_and_cleaned_up(small, site, tmp_path):
     assert [p.name for p in (tmp_path / "small").iterdir()] == [BINARY]
     sums = json.loads((folder / "checksums.json").read_text())
     assert sums == {name: hashlib.sha256(content).hexdigest() for name, content in BINARIES.items()}
+
+
+def test_who_wants_it_at_the_same_time_waits_and_downloads_nothing(small, site, tmp_path):
+    site.files["small.tar.gz"] = archive(MEMBERS)
+    site.pause = 0.2  # before an answer: all have found nothing by then
+    with ThreadPoolExecutor(4) as pool:
+        for data in pool.map(lambda _: small.load(tmp_path), range(4)):
+            is_right(data)
+    assert [path for path, _ in site.asked] == ["small.tar.gz"]
 
 
 def test_batches_are_held_to_their_record(small, site, tmp_path):

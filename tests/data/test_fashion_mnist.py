@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -135,6 +136,14 @@ def test_the_second_mirror_serves_when_the_first_has_nothing(tiny, zipped, site,
     site.files = {f"mirror/{name}": data for name, data in zipped.items()}
     twice = dataclasses.replace(tiny, mirrors=(site.url, f"{site.url}mirror/"))
     assert len(twice.load(tmp_path)) == 10
+
+
+def test_who_wants_it_at_the_same_time_waits_and_downloads_nothing(tiny, zipped, site, tmp_path):
+    site.files |= zipped
+    site.pause = 0.1
+    with ThreadPoolExecutor(4) as pool:
+        assert [len(data.y) for data in pool.map(lambda _: tiny.load(tmp_path), range(4))] == [10] * 4
+    assert sorted(path for path, _ in site.asked) == sorted(zipped)
 
 
 def test_a_wrong_download_is_not_kept(tiny, zipped, site, tmp_path):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedakd.data.source import Patience, Progress, Verdict, judge
-from fedakd.data.store import Advice, absent, candidates, writable
+from fedakd.data.store import Advice, absent, alone, candidates, writable
 from fedakd.errors import DataError
 
 if TYPE_CHECKING:
@@ -95,13 +95,20 @@ class Cifar10:
         raise absent(self.name, root, self.advice)
 
     def _get(self, root: Path | None, progress: Progress | None) -> list[Path]:
-        """The six binary batches, downloaded and unpacked."""
+        """The six batches, downloaded and unpacked, unless somebody else has just done so."""
+        try:
+            folder = writable(self.name, root)
+        except DataError as error:
+            raise absent(self.name, root, self.advice, str(error)) from error
+        with alone(folder):
+            return self._find(root) or self._fetch(root, folder, progress)
+
+    def _fetch(self, root: Path | None, folder: Path, progress: Progress | None) -> list[Path]:
         from fedakd.data.archive import unpack
         from fedakd.data.batches import expect
         from fedakd.data.download import fetch
 
         try:
-            folder = writable(self.name, root)
             verify = partial(expect, algorithm="md5", wanted=self.archive_md5)
             archive = fetch(self.urls, folder / "cifar-10-binary.tar.gz", verify, progress, self.patience)
         except DataError as error:

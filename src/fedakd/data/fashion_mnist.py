@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedakd.data.source import Patience, Progress, Verdict, judge
-from fedakd.data.store import Advice, absent, candidates, writable
+from fedakd.data.store import Advice, absent, alone, candidates, writable
 from fedakd.errors import DataError
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ class FashionMnist:
         """The four files, downloaded where they are missing."""
         try:
             folder = writable(self.name, root)
-            return [_either(folder, file) or self._fetch(file, folder, progress) for file in self.files]
+            with alone(folder):
+                return [_either(folder, file) or self._fetch(file, folder, progress) for file in self.files]
         except DataError as error:
             raise absent(self.name, root, self.advice, str(error)) from error
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +63,18 @@ def writable(name: str, data_dir: Path | None) -> Path:
             return root / name
         refused.append(f"{root / name} ({why}): not writable")
     raise DataError(f"no folder to put {name} in: {'; '.join(refused)}; choose one with --data-dir FOLDER")
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Several processes may want the same files: one gets them, the others wait and then look again."""
+    place = os.open(folder, os.O_RDONLY)  # a lock on the folder leaves no file, and ends with its process
+    try:
+        with suppress(OSError):  # of a file system that knows no locks
+            fcntl.flock(place, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(place)
 
 
 def absent(name: str, data_dir: Path | None, advice: Advice, reason: str = "") -> DataError:
