@@ -93,7 +93,9 @@ def test_a_warning_is_told_once_and_quiet_is_quiet():
         shown, out = board(terminal=False, quiet=quiet)
         for _ in range(2):
             shown.federated(warned)
-        shown.fetching("a.gz", 0, 9)
+        for done in (4, 9):  # the first that is told of a download is its first block
+            shown.fetching("a.gz", done, 9)
         shown.finished(next(iter(shown.left.values())), 1.0)
         assert out.getvalue().count("few rows") == (0 if quiet else 1)
+        assert out.getvalue().count("downloading a.gz") == (0 if quiet else 1)
         assert (out.getvalue() == "") == quiet

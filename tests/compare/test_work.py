@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from fedakd.compare.results import Recorded, options_of, read, record
 from fedakd.compare.work import Hand
 from fedakd.errors import PlanError
 from fedakd.experiment import stored_cell, versions
-from fedakd.plan import SINGULAR, Plan, resolve
+from fedakd.plan import SINGULAR, Plan, fingerprint, resolve
 
 FEW = {"methods": ["fedavg"], "partitions": ["pow"], "seeds": 1}
 
@@ -34,6 +35,39 @@ def test_a_comparison_leaves_the_audits_of_another_on_the_same_rows_alone(tmp_pa
     worked(tmp_path, **FEW, evaluation="global")
     after = {path.name: path.read_bytes() for path in (tmp_path / "federations").glob("*.json")}
     assert before.items() < after.items()
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"pools": {}}'], ids=["lost", "cut", "list", "part"])
+def test_an_audit_that_was_lost_or_damaged_is_made_again(tmp_path, damage):
+    worked(tmp_path, **FEW)
+    (path,) = (tmp_path / "federations").glob("*.json")
+    before = path.read_bytes()
+    path.write_text(damage) if damage else path.unlink()
+    Hand(Store(tmp_path), Clerk()).restore_audits(jobs_of(small(**FEW)))
+    assert path.read_bytes() == before
+
+
+def test_an_audit_of_rows_that_are_not_those_of_the_cells_is_not_made_up(tmp_path):
+    worked(tmp_path, **FEW)
+    for path in (tmp_path / "federations").iterdir():
+        path.unlink()
+    for cell in (tmp_path / "cells").iterdir():  # as if another processor had drawn other rows
+        fields = {**json.loads((cell / "cell.json").read_text()), "data": "others"}
+        done = json.loads((cell / "done.json").read_text())
+        (cell / "cell.json").write_text(json.dumps(fields))
+        (cell / "done.json").write_text(json.dumps({**done, "identity": fingerprint(fields)}))
+    Hand(Store(tmp_path), Clerk()).restore_audits(jobs_of(small(**FEW)))
+    assert not list((tmp_path / "federations").glob("*.json"))
+
+
+def test_a_damaged_audit_is_named_to_those_who_read_it(tmp_path):
+    asked = small(**FEW)
+    worked(tmp_path, **FEW)
+    record(tmp_path, Recorded(asked, Store(tmp_path), "", {}))
+    (path,) = (tmp_path / "federations").glob("*.json")
+    path.write_text('{"pools": {}}')
+    with pytest.raises(PlanError, match=r"is no audit: it lacks clients, shared, leaky, warnings; give the"):
+        read(tmp_path)
 
 
 def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path):

@@ -25,10 +25,11 @@ class Board(Advancing):
     def __init__(self, console: Console, jobs: list[Job], quiet: bool = False) -> None:
         self.console, self.quiet = console, quiet
         self.left = {job.name: job for job in jobs}
-        self.total, self.already, self.failures = len(jobs), 0, list[tuple[Job, str]]()
+        self.total, self.failures = len(jobs), list[tuple[Job, str]]()
         self.warnings: list[str] = []
         self.spent: dict[tuple[str, str], list[float]] = defaultdict(list)
         self.active: dict[str, TaskID] = {}
+        self.downloads: dict[str, TaskID] = {}
         self.at_once = 1  # cells that were computed side by side, at most
         bar = [BarColumn(bar_width=24)] if console.width >= NARROW else []
         moving = not quiet and console.is_terminal
@@ -63,7 +64,6 @@ class Board(Advancing):
         self._ended(job, f"{seconds:.0f} s")
 
     def found(self, job: Job) -> None:
-        self.already += 1
         self._ended(job, "")
 
     def failed(self, job: Job, why: str) -> None:
@@ -94,8 +94,12 @@ class Board(Advancing):
         return f", about {duration(sum(map(median, alike)) / min(self.at_once, len(alike)))} left"
 
     def fetching(self, file: str, done: int, total: int | None) -> None:
-        if done == 0 and not self.quiet:
-            self.console.print(f"downloading {escape(file)}")
+        if file not in self.downloads:
+            if not self.quiet:
+                self.console.print(f"downloading {escape(file)}")
+            self.downloads[file] = self.bars.add_task(f"downloading {escape(file)}", status="")
+        told, shown = f"{done / 1e6:.1f} MB", done != total
+        self.bars.update(self.downloads[file], completed=done, total=total, status=told, visible=shown)
 
     def federated(self, found: Audit) -> None:
         """A federation is drawn once for each process; its warnings are told once."""

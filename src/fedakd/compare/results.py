@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -159,13 +160,21 @@ def versions_of(cells: Sequence[Cell]) -> dict[str, str]:
 
 
 def audits_of(paths: Mapping[int, Path]) -> dict[int, dict[str, Any]]:
-    found = {}
-    for seed, path in paths.items():
-        try:
-            found[seed] = json.loads(path.read_text()) if path.exists() else None
-        except ValueError as error:
-            raise PlanError(f"{path} is damaged: {error}; move it away, and it is written again") from error
-    return {seed: own for seed, own in found.items() if own is not None}
+    return {seed: own for seed, path in paths.items() if (own := audit_in(path)) is not None}
+
+
+def audit_in(path: Path) -> dict[str, Any] | None:
+    """The audit in a file, if there is one."""
+    if not path.exists():
+        return None
+    again = "give the command that made the results again, and it is written anew"
+    try:
+        found = dict(json.loads(path.read_text()))
+    except (ValueError, TypeError) as error:
+        raise PlanError(f"{path} is damaged: {error}; {again}") from error
+    if missing := [key for key in AUDITED if key not in found]:
+        raise PlanError(f"{path} is no audit: it lacks {', '.join(missing)}; {again}")
+    return found
 
 
 class Recorded(NamedTuple):
@@ -192,6 +201,16 @@ def record(folder: Path, told: Recorded) -> None:
     )
 
 
+def set_aside(folder: Path) -> Path:
+    """Moves what was told of another comparison away; cells stay where they are."""
+    places = (folder / "replaced" / f"tables-{number}" for number in count())
+    place = next(place for place in places if not place.exists())
+    place.mkdir(parents=True)
+    for path in [path for pattern in WRITTEN for path in folder.glob(pattern)]:
+        path.rename(place / path.name)
+    return place
+
+
 def recorded(folder: Path) -> Recorded:
     path = folder / RECORD
     try:
@@ -208,3 +227,5 @@ def recorded(folder: Path) -> Recorded:
 
 
 RECORD = "comparison.json"
+WRITTEN = (RECORD, "summary.*", "scores.csv", "tables.csv", "costs.json", "report.*", "figure*.*")
+AUDITED = ("pools", "clients", "shared", "leaky", "warnings")  # what readers of an audit rely on

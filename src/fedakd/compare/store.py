@@ -17,11 +17,23 @@ from typing import Any
 from uuid import uuid4
 
 from fedakd.cellfolder import CellFolder
+from fedakd.errors import PlanError
 
 
 @dataclass(frozen=True)
 class Store:
     path: Path
+
+    def usable(self) -> Store:
+        """Itself, if it is a folder that can be written to, or can be made one."""
+        try:
+            (self.path / "locks").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            why = f"{error.strerror}: {error.filename}"
+            raise PlanError(
+                f"cells need a folder, {self.path} cannot be one ({why}); choose another"
+            ) from error
+        return self
 
     def rows(self, seed: int, leak: bool, asked: str) -> Path:
         return self._federation(asked).with_suffix(".safetensors")

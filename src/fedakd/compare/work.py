@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Protocol
 
 from fedakd.compare.jobs import Job
+from fedakd.compare.results import audit_in
 from fedakd.compare.store import Store
 from fedakd.data import load
 from fedakd.data.images import ImageDataset
+from fedakd.drawn import asked
 from fedakd.engine.processes import Workers
-from fedakd.errors import FedakdError
+from fedakd.errors import FedakdError, PlanError
 from fedakd.experiment import Cell, Cells, Ground, Observer
 from fedakd.rounds import Round
 
@@ -90,6 +92,27 @@ class Hand:
             if len(left) == before:
                 self.foreman.waiting(len(left))
                 self.pause(PAUSE)
+
+    def restore_audits(self, jobs: list[Job]) -> None:
+        """An audit that was lost is made again from the rows, if they are still those of the cells."""
+        for job in {job.federation: job for job in jobs}.values():
+            cell = self.store.done(job.name)
+            if cell and not self._audited(job):
+                _, ground = self._on(job)
+                if ground.stores[job.method].identity != cell.identity:
+                    self._audit_of(job).unlink()
+                    told = "its rows are not on this machine, and drawn here they are others"
+                    self.foreman.watching.noticed(f"{job.label}: the audit is lost: {told}")
+
+    def _audited(self, job: Job) -> bool:
+        try:
+            return audit_in(self._audit_of(job)) is not None
+        except PlanError:
+            return False
+
+    def _audit_of(self, job: Job) -> Path:
+        leak = job.plan.leaks(job.method)
+        return self.store.audit(job.seed, leak, asked(job.plan, job.seed, leak))
 
     def _settled(self, job: Job) -> bool:
         """Whether there is nothing left to do about it."""
