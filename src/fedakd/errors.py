@@ -22,13 +22,13 @@ class PlanError(FedakdError):
     """A plan, a checkpoint or a run folder does not fit what was asked."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     """The message for a name that is not among the known ones, nearest first.
 
     >>> unknown("method", "fedavk", ["standalone", "fedavg", "fedakd"])
     "unknown method 'fedavk'; did you mean 'fedavg' or 'fedakd'? Known: standalone, fedavg, fedakd"
     """
     names = list(known)
-    near = get_close_matches(name.lower(), names, n=2, cutoff=0.5)
+    near = get_close_matches(str(name).lower(), names, n=2, cutoff=0.5)
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     return f"unknown {kind} {name!r}{hint} Known: {', '.join(names)}"

@@ -88,6 +88,10 @@ def test_equal_texts_of_a_partition_are_one_setting():
         ({"override": [{"partition": "pow", "where": 1, "set": {}}]}, r"override.0.where: Extra inputs"),
         ({"preset": "released", "partitions": ["cla"]}, r"preset released has only pow, bcs, ics"),
         ({"preset": "released", "evaluation": "global"}, r"got evaluation global"),
+        ({"override": [{"set": {"preset": 3}}]}, r"unknown preset 3"),
+        ({"methods": [3]}, r"small.toml: methods.0: Input should be a valid string, got 3$"),
+        ({"lr": True}, r"lr is neither true nor false, got true"),
+        ({"seeds": "3"}, r"seeds: expected how many, as 3, or a list of them, as \[0, 1, 2\], got '3'"),
         ({"equal_time": "fedakt"}, r"unknown method 'fedakt'; did you mean"),
     ],
 )

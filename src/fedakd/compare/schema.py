@@ -79,7 +79,11 @@ class Comparison(BaseModel):
     @classmethod
     def _counted(cls, value: Any) -> Any:
         """A number of seeds stands for the first ones."""
-        return list(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return list(range(value))
+        if not isinstance(value, list | tuple):
+            raise ValueError("expected how many, as 3, or a list of them, as [0, 1, 2]")
+        return value
 
     @field_validator("methods")
     @classmethod
@@ -152,6 +156,8 @@ def check_choices(said: dict[str, Any], allowed: set[str]) -> None:
         if key not in allowed:
             known = ", ".join(sorted(allowed))
             raise PlanError(f"{key} is no key that can be set here, got {said[key]!r}; allowed are {known}")
+        if isinstance(said[key], bool) and key in CHOICES and Plan.model_fields[key].annotation is not bool:
+            raise PlanError(f"{key} is neither true nor false, got {str(said[key]).lower()}")
 
 
 def read_comparison(path: Path, **changes: Any) -> Comparison:
