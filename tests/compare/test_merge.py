@@ -6,13 +6,16 @@ import json
 
 import pytest
 from small_plans import bytes_of, small, worked
+from typer.testing import CliRunner
 
+from fedakd.cli import app
 from fedakd.compare import Store, jobs_of
 from fedakd.compare.merge import merge
-from fedakd.compare.results import Recorded, read, record
+from fedakd.compare.results import Recorded, read, record, recorded
 from fedakd.errors import PlanError
 from fedakd.plan import fingerprint
 
+runner = CliRunner()
 FEW = {"methods": ["fedavg"], "partitions": ["pow"], "seeds": 2}
 
 
@@ -29,6 +32,25 @@ def test_parts_make_a_whole(tmp_path):
     assert (found.copied, found.present, found.missing) == (4, 0, 0)
     worked(tmp_path / "alone", **FEW)
     assert bytes_of(tmp_path / "whole") == bytes_of(tmp_path / "alone")
+
+
+def test_parts_of_a_paper_table_are_laid_out_as_they_were(tmp_path):
+    """So that the command with the new folder finds their cells and goes on with what is missing."""
+    part(tmp_path / "a" / "store", [0])
+    told = Recorded(
+        small(**FEW), Store(tmp_path / "a" / "store"), "fedakd paper table1 --out a", {}, "table1"
+    )
+    record(tmp_path / "a" / "table1", told)
+    assert (
+        runner.invoke(
+            app, ["merge", str(tmp_path / "a/table1"), "--out", str(tmp_path / "b/table1")]
+        ).exit_code
+        == 0
+    )
+    found = recorded(tmp_path / "b" / "table1")
+    assert found.store.path.resolve() == tmp_path / "b" / "store"
+    assert found.command == f"fedakd paper table1 --out {tmp_path / 'b'}"
+    assert len(list((tmp_path / "b" / "store" / "cells").iterdir())) == 2
 
 
 def test_what_nobody_has_is_missing(tmp_path):

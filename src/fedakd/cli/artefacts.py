@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedakd.cli.compare import AsJson, DataDir, Parallel, Processes, Quiet, Shard, Way, carry_out, typed
+from fedakd.cli.compare import (
+    AsJson,
+    DataDir,
+    Parallel,
+    Processes,
+    Quiet,
+    Shard,
+    Way,
+    carry_out,
+    drawn,
+    typed,
+)
 from fedakd.cli.run import Leak
 
 if TYPE_CHECKING:
-    from fedakd.compare import Comparison, Results
+    from fedakd.compare import Comparison
 
 Datasets = Annotated[
     list[str] | None,
@@ -22,10 +32,18 @@ Datasets = Annotated[
     ),
 ]
 Partitions = Annotated[
-    list[str] | None, typer.Option("--partition", show_default="the paper's", help="Repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--partition", show_default="the paper's", help="As `fedakd partitions` lists them; repeatable."
+    ),
 ]
 Methods = Annotated[
-    list[str] | None, typer.Option("--method", show_default="the paper's", help="Repeatable; `all`: all 13.")
+    list[str] | None,
+    typer.Option(
+        "--method",
+        show_default="the paper's",
+        help="As `fedakd methods` lists them; repeatable; `all`: all 13.",
+    ),
 ]
 Scale = Annotated[
     float | None,
@@ -78,41 +96,20 @@ def plan_of(name: str, **changes: Any) -> Comparison:
     import tomllib
 
     from fedakd.compare import comparison
+    from fedakd.paper.drawing import check
 
     text = (files("fedakd.paper") / "plans" / f"{name}.toml").read_text()
     said = tomllib.loads(text)
     if datasets := changes.get("datasets"):  # an override for a dataset that is not asked for is no mistake
         kept = [one for one in said.get("override", ()) if one.get("dataset") in (None, *datasets)]
         said |= {"override": kept}
-    return comparison(said, f"fedakd paper {name}", **changes)
-
-
-def _figure1(results: Results) -> str:
-    from fedakd.paper.contributions import draw_contributions
-
-    draw_contributions(results, results.folder / "figure1")
-    return "figure1"
-
-
-def _figure3(results: Results) -> str:
-    from fedakd.paper.figures import draw_costs, draw_losses
-
-    draw_costs(results, results.folder / "figure3a")
-    draw_losses(
-        results, results.folder / "figure3b", [m for m in ("fedavg", "fedakd") if m in _methods(results)]
-    )
-    return "figure3a, figure3b"
-
-
-def _methods(results: Results) -> list[str]:
-    return [method for one in results.settings for method in one.plan.methods]
-
-
-DRAWN: dict[str, Callable[[Results], str]] = {"figure1": _figure1, "figure3": _figure3}
+    asked = comparison(said, f"fedakd paper {name}", **changes)
+    check(name, asked)
+    return asked
 
 
 def _register(app: typer.Typer, name: str) -> None:
-    @app.command(name, help=f"{COMMANDS[name]}\n\nPublished numbers are shown beside ours. {HOW}")
+    @app.command(name, help=f"{COMMANDS[name]}\n\n{PUBLISHED.get(name, '')}{HOW}\n\n{EXAMPLE.format(name)}")
     def command(
         dataset: Datasets = None,
         partition: Partitions = None,
@@ -137,9 +134,10 @@ def _register(app: typer.Typer, name: str) -> None:
         asked = plan_of(name, **axes, **changes, judge_every=judge_every, leak=leak)
         options = (shard, workers, parallel, data_dir, quiet, as_json)
         results = carry_out(asked, Way(out / name, out / "store", typed(), name, *options, estimate=True))
-        if name in DRAWN:
-            drawn = DRAWN[name](results)
-            typer.echo(f"drawn: {drawn} in {results.folder} as SVG, PNG, PDF and CSV", err=True)
+        if shard is None:  # a part has not all that is drawn; the parts merged have
+            drawn(results)
 
 
 HOW = "What is stored is not computed again, so a command that was stopped goes on where it was."
+PUBLISHED = dict.fromkeys(("table1", "table5"), "Published numbers are shown beside ours. ")
+EXAMPLE = "Example, in a minute or two: fedakd paper {} --dataset digits --partition pow --rounds 2 --seeds 2"

@@ -86,7 +86,8 @@ def compare(
     seeds = 3\n
     rounds = 10
 
-    Any field of a run may be set (clients, lr, model, scale, ...), for some settings by [[override]].
+    Any field of a run may be set (clients, lr, model, scale, ...), for some settings in an override table:
+    see docs/comparing.md.
     """
     from fedakd.compare import read_comparison
 
@@ -100,23 +101,47 @@ def merge(
     folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Parts of one comparison.")],
     out: Annotated[Path, typer.Option(help="Where all of it goes.")],
 ) -> None:
-    """Put the parts of one comparison together that were computed with --shard."""
+    """Put the parts of one comparison together that were computed with --shard.
+
+    Example: fedakd merge runs/part1 runs/part2 --out runs/whole
+    """
     from rich.console import Console
 
-    from fedakd.compare import Store, read
+    from fedakd.compare import read
     from fedakd.compare.merge import merge as merged
+    from fedakd.compare.merge import store_beside
     from fedakd.compare.results import record
 
-    found = merged(folders, Store(out))
-    record(out, found.told)
+    found = merged(folders, store_beside(out, folders[0]))
+    record(
+        out, found.told._replace(command=_into(found.told.command, out.parent if found.told.table else out))
+    )
     typer.echo(
         f"{found.copied} cells copied, {found.present} were there, {found.missing} are missing", err=True
     )
-    conclude(read(out), Console(), as_json=False)
+    results = read(out)
+    conclude(results, Console(), as_json=False)
+    if not found.missing:
+        drawn(results)
+
+
+def _into(command: str, out: Path) -> str:
+    """The command that goes on with what was merged."""
+    words = shlex.split(command)
+    kept = [w for w, before in zip(words, ["", *words], strict=False) if "--out" not in (w, before)]
+    return shlex.join([*(word for word in kept if not word.startswith("--out=")), "--out", str(out)])
+
+
+def drawn(results: Results) -> None:
+    """The paper's figures, where the comparison was made for one."""
+    from fedakd.paper.drawing import draw
+
+    if told := draw(results):
+        typer.echo(f"drawn: {told} in {results.folder} as SVG, PNG, PDF and CSV", err=True)
 
 
 def carry_out(asked: Comparison, way: Way) -> Results:
-    """Everything from the first cell to the tables; exits with 1 if a cell failed, 130 after Ctrl-C."""
+    """Everything from the first cell to the tables; a cell that failed is an error in the end."""
     from rich.console import Console
 
     from fedakd.cli.board import Board
@@ -124,14 +149,16 @@ def carry_out(asked: Comparison, way: Way) -> Results:
     from fedakd.compare.results import Recorded, record, results_of
     from fedakd.experiment import versions
 
-    console, store = Console(stderr=True), Store(way.store)
+    console, store = Console(stderr=True), Store(way.store).usable()
     jobs, parallel = sharded(jobs_of(asked), way.shard), _known(way.parallel)
     told = Recorded(asked, store, way.command, versions(), way.table)
     _take_over(way.out, told, console)
     record(way.out, told)
-    _announce(console, jobs, store, way)
     with Board(console, jobs, way.quiet) as board:
+        _gather(jobs, store, board, way)
+        _announce(console, jobs, store, way)
         _work(jobs, store, board, way, parallel)
+        _audit(jobs, store, board, way)
     results = results_of(way.out, told)
     conclude(results, Console(), way.as_json)
     lost = [why for job, why in board.failures if not store.done(job.name)]  # or another process did it
@@ -140,9 +167,17 @@ def carry_out(asked: Comparison, way: Way) -> Results:
     return results
 
 
+def _gather(jobs: list[Job], store: Store, board: Board, way: Way) -> None:
+    """The datasets that are needed, before anything is computed: else every cell would fail by itself."""
+    from fedakd.data import load
+
+    for dataset in dict.fromkeys(job.plan.dataset for job in jobs if not store.done(job.name)):
+        load(dataset, way.data_dir, progress=board.fetching)
+
+
 def _take_over(out: Path, told: Recorded, console: Console) -> None:
     """What another comparison left in the folder is replaced, all but its cells; that must not go unsaid."""
-    from fedakd.compare.results import RECORD, recorded
+    from fedakd.compare.results import RECORD, recorded, set_aside
 
     if not (out / RECORD).exists():
         return
@@ -151,9 +186,16 @@ def _take_over(out: Path, told: Recorded, console: Console) -> None:
     except PlanError:
         before = None
     if before != told.comparison:
+        kept = set_aside(out)
         console.print(
-            f"{out} held another comparison: its cells are kept, its tables are replaced", markup=False
+            f"{out} held another comparison: its cells stay, its tables are in {kept}", markup=False
         )
+
+
+def _audit(jobs: list[Job], store: Store, board: Board, way: Way) -> None:
+    from fedakd.compare.work import Hand
+
+    Hand(store, board, data_dir=way.data_dir).restore_audits(jobs)
 
 
 def _work(jobs: list[Job], store: Store, board: Board, way: Way, parallel: Any) -> None:

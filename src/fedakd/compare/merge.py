@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,12 @@ class Merged:
     present: int
     missing: int
     told: Recorded
+
+
+def store_beside(out: Path, part: Path) -> Store:
+    """Where the cells of what is merged go: for the paper's tables beside the folder, as in the parts."""
+    told = recorded(part)
+    return Store(out / os.path.relpath(told.store.path, part)) if told.table else Store(out)
 
 
 def merge(folders: Sequence[Path], into: Store) -> Merged:
