@@ -134,14 +134,14 @@ class CellFolder:
         return number, told
 
     def rounds(self) -> list[Round]:
-        """The rounds on disk, up to the first gap or broken line."""
+        """The rounds on disk, up to the first gap or broken line; seconds that were lost are nan."""
         seconds = {
-            line.get("round"): line.get("seconds", 0.0) for line in _lines(self.path / "timings.jsonl")
+            line.get("round"): line.get("seconds", math.nan) for line in _lines(self.path / "timings.jsonl")
         }
         found: list[Round] = []
         for line in _lines(self.path / "rounds.jsonl"):
             try:
-                record = _round(line, seconds.get(line["number"], 0.0))
+                record = _round(line, seconds.get(line["number"], math.nan))
             except (KeyError, TypeError, ValueError, AttributeError):
                 break
             if record.number != len(found) + 1:

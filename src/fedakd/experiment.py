@@ -171,7 +171,7 @@ class Cells:
         if timed is None or name in (REFERENCE, timed):
             return self.plan.budget
         seconds = sum(record.seconds for record in ground.stores[timed].rounds())
-        if seconds <= 0:
+        if not seconds > 0:  # nan: some were lost
             raise PlanError(
                 f"the seconds of {timed} are not in {ground.stores[timed].path}; compute it again"
             )
@@ -207,11 +207,14 @@ def judged_on(federation: Federation) -> dict[str, object]:
 def stored_cell(store: CellFolder, method: str, seed: int) -> Cell:
     """A cell that is done, from its folder alone."""
     done, rounds = store.finished() or {}, store.rounds()
-    if "evaluation" not in done or not rounds or not rounds[-1].scores:
+    if any(key not in done for key in DONE) or not rounds or not rounds[-1].scores:
         why = "is of another version of fedakd, or has no result"
         raise PlanError(f"{store.path} {why}; move it away and give the command again")
     told = (done["stopped"], tuple(done["notices"]), done["evaluation"], done.get("versions", {}))
     return Cell(method, seed, rounds, done["train_rows"], tuple(done["distinct_test_rows"]), *told)
+
+
+DONE = ("evaluation", "stopped", "notices", "train_rows", "distinct_test_rows")  # of `judged_on` and the end
 
 
 def keeper(store: CellFolder, engine: Engine, observer: Observer) -> Callable[[Round, Tree], None]:

@@ -47,7 +47,8 @@ class Budget:
     gradients: float = math.inf
 
     def spent(self, rounds: list[Round]) -> str | None:
-        seconds, gradients = sum(r.seconds for r in rounds), sum(r.gradients for r in rounds)
+        seconds = sum(r.seconds for r in rounds if not math.isnan(r.seconds))  # nan: lost by an earlier run
+        gradients = sum(r.gradients for r in rounds)
         if seconds >= self.seconds:
             return f"the budget of {self.seconds:g} seconds was used up after round {len(rounds)}"
         if gradients >= self.gradients:

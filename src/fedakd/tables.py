@@ -54,25 +54,30 @@ def fairness_line(row: Row) -> list[str]:
 
 
 def cost_lines(cells: Sequence[Cell]) -> list[list[str]]:
-    return [[named(method), *(f"{one:.2f}" for one in own.values())] for method, own in costs(cells).items()]
+    return [[named(method), *map(_amount, own.values())] for method, own in costs(cells).items()]
 
 
-def costs(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
-    """What a round costs: gradients per training row, megabytes that travel, and the time it took here."""
+def _amount(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f}"
+
+
+def costs(cells: Sequence[Cell]) -> dict[str, dict[str, float | None]]:
+    """What a round costs: gradients per training row, megabytes that travel, and its time, if known."""
     by_method: dict[str, list[Cell]] = {}
     for cell in cells:
         by_method.setdefault(cell.method, []).append(cell)
     return {method: cost_of(own) for method, own in by_method.items()}
 
 
-def cost_of(cells: Sequence[Cell]) -> dict[str, float]:
+def cost_of(cells: Sequence[Cell]) -> dict[str, float | None]:
     rounds = [record for cell in cells for record in cell.rounds]
+    timed = [seconds for cell in cells if not math.isnan(seconds := fmean(r.seconds for r in cell.rounds))]
     return {
         "passes": fmean(r.gradients / max(cell.train_rows, 1) for cell in cells for r in cell.rounds),
         "megabytes_up": fmean(record.bytes_up for record in rounds) / 1e6,
         "megabytes_down": fmean(record.bytes_down for record in rounds) / 1e6,
         # the median of the seeds, since a machine may sleep or be busy in one of them
-        "seconds": median(fmean(record.seconds for record in cell.rounds) for cell in cells),
+        "seconds": median(timed) if timed else None,
     }
 
 
