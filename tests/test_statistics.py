@@ -251,7 +251,10 @@ def test_the_line_tells_the_number_that_detectable_tells() -> None:
     assert "With 3 seeds" in line
     assert "paired differences of 1.0 points" in line
     assert f"true differences of {detectable(1.0, 3):.1f} points or more" in line
-    assert "80 of 100" in line
+    assert "80 of 100 repetitions." in line, "one comparison needs no correction"
+    many = detectable_line({"a": a, "b": b}, "points", per_unit=100, comparisons=10)
+    strict = detectable(1.0, 3, level=0.005)
+    assert f"80 of 100 repetitions; {strict:.0f} points if that must outlast the correction for 10" in many
 
 
 def test_the_line_takes_the_median_pair_and_leaves_out_who_does_not_compete() -> None:

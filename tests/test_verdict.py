@@ -86,12 +86,22 @@ def test_undefined_cf_is_said() -> None:
         (5, 97, "stronger clients tend to stay stronger"),
         (-40, 90, "too few clients to tell whether stronger clients stay stronger"),
         (-20, 30, "strength before joining says little about strength after"),
+        (-1, 99, "too few clients to tell whether stronger clients stay stronger"),
+        (-90, 10, "too few clients to tell whether stronger clients stay stronger"),
         (-90, -10, "stronger clients end up weaker"),
     ],
 )
 def test_the_order_is_worded_by_the_interval(low: float, high: float, words: str) -> None:
     sentence = verdict("M", [replace(BETTER, cf=12.4, cf_low=low, cf_high=high)])
     assert sentence.endswith(f"; {words} (CF 12, interval {low} to {high}).")
+
+
+def test_no_interval_reads_as_if_it_contained_zero() -> None:
+    run = replace(BETTER, mean_gain=-0.016, mean_gain_low=-0.032, mean_gain_high=-0.0002, cf_low=0.3)
+    words = verdict("M", [run])
+    assert "joining costs: clients lose 1.6 points on average (95 % interval 0.02 to 3.2)" in words
+    assert "tend to stay stronger" in words
+    assert "interval 0.3 to" in words
 
 
 def test_seeds_are_pooled_and_named() -> None:

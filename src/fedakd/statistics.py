@@ -139,10 +139,14 @@ def detectable_line(
     per_unit: float = 1.0,
     pairs: str = "seeds",
     exclude: Collection[str] = (),
+    comparisons: int | None = None,
     power: float = 0.8,
 ) -> str:
-    """What this design could have found, in a sentence; `per_unit` is 100 for fractions told in points."""
-    rivals = [own for name, own in scores.items() if name not in exclude]
+    """What this design could have found, in a sentence; `per_unit` is 100 for fractions told in points.
+
+    `comparisons` is with how many others a method is compared, with all if nothing is said.
+    """
+    rivals = [own for name, own in scores.items() if name not in exclude and finite(list(own.values()))]
     differences = [differences_of(a, b) for a, b in combinations(rivals, 2)]
     usable = [one for one in differences if len(one) > 1]
     if not usable:
@@ -151,10 +155,13 @@ def detectable_line(
     if std == 0:
         return f"Differences between methods do not vary over {pairs}: what could be found cannot be told."
     least = detectable(std, n, power=power)
+    others = len(rivals) - 1 if comparisons is None else comparisons
+    strictest = _short(detectable(std, n, power=power, level=LEVEL / max(1, others)))
+    corrected = f"; {strictest} {unit} if that must outlast the correction for {others} comparisons"
     return (
         f"With {n} {pairs} and a typical standard deviation of paired differences of {_short(std)} {unit}, "
         f"this design would have found true differences of {_short(least)} {unit} or more between two "
-        f"methods in {100 * power:.0f} of 100 repetitions (before correction for the number of comparisons)."
+        f"methods in {100 * power:.0f} of 100 repetitions{corrected * (others > 1)}."
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedakd.fairness import Fairness, mean_gain_interval
 
-WIDE = 100  # a CF interval wider than half of its whole range cannot tell yes from no
+WEAK = 40  # CF between this and its negative explains less than a sixth of the spread: it says little
 FIRM = 50  # with the lower end of CF above this, "stay stronger" needs no "tend to"
 
 
@@ -79,7 +79,7 @@ def _order(runs: Sequence[Fairness]) -> str:
         return "one client alone has no order to keep (CF undefined)"
     if math.isnan(cf):
         return "whether stronger clients stay stronger cannot be told (CF undefined: all clients score alike)"
-    numbers = "no interval" if math.isnan(low) else f"interval {low:.0f} to {high:.0f}"
+    numbers = "no interval" if math.isnan(low) else f"interval {near_zero(low, 0)} to {near_zero(high, 0)}"
     return f"{_order_words(low, high)} (CF {cf:.0f}, {numbers}{_undefined(runs)})"
 
 
@@ -88,9 +88,9 @@ def _order_words(low: float, high: float) -> str:
         return f"stronger clients {'stay' if low >= FIRM else 'tend to stay'} stronger"
     if high < 0:
         return "stronger clients end up weaker"
-    if math.isnan(low) or high - low > WIDE:
-        return "too few clients to tell whether stronger clients stay stronger"
-    return "strength before joining says little about strength after"
+    if max(-low, high) <= WEAK:
+        return "strength before joining says little about strength after"
+    return "too few clients to tell whether stronger clients stay stronger"
 
 
 def _undefined(runs: Sequence[Fairness]) -> str:
@@ -116,4 +116,15 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _points(fraction: float) -> str:
-    return f"{round(100 * fraction, 1) + 0.0:.1f}"
+    return near_zero(100 * fraction, 1)
+
+
+def near_zero(value: float, digits: int) -> str:
+    """Rounded, with up to two digits more where that would hide on which side of zero it lies.
+
+    >>> near_zero(-0.04, 1), near_zero(0.31, 0), near_zero(1e-9, 1), near_zero(8.96, 1)
+    ('-0.04', '0.3', '0.0', '9.0')
+    """
+    if abs(value) < 10.0 ** -(digits + 2) / 2:
+        return f"{0:.{digits}f}"
+    return next(text for more in range(3) if float(text := f"{value:.{digits + more}f}") != 0)

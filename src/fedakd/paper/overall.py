@@ -39,7 +39,8 @@ def detectable_of(scores: Sequence[Column], measure: str) -> str:
         for method, own in column.items()
     }
     unit, per_unit = ("points of CF", 1.0) if measure == "cf" else ("points", 100.0)
-    found = detectable_line(apart, unit, per_unit=per_unit)
+    others = max(map(len, scores), default=1) - 1
+    found = detectable_line(apart, unit, per_unit=per_unit, comparisons=others)
     return f"In one column: {found[0].lower()}{found[1:]}" if len(scores) > 1 else found
 
 
@@ -102,9 +103,11 @@ def against_line(scores: Sequence[Column], measure: str) -> str | None:
     factor = 1 if measure == "cf" else 100
     said = ", ".join(_told(method, one, factor) for method, one in found.items())
     pairs = max(one.n for one in found.values())
+    some = any(one.better or one.worse for one in found.values())
+    which = "Those marked ! are" if some else "None of them is"
     return (
-        f"Difference to {named(subject)}, mean over {pairs} {over} with its 95 % interval: {said}. "
-        "Those marked ! are significant (paired, corrected by Holm, level 0.05)."
+        f"Difference to {named(subject)}, mean over {pairs} {over} with its 95 % interval before correction: "
+        f"{said}. {which} significant (paired, corrected by Holm, level 0.05)."
     )
 
 
