@@ -82,6 +82,15 @@ def test_a_preset_of_the_run_chooses_that_of_each_method_and_what_is_said_goes_b
     assert resolve(preset, methods=plan.methods).methods == plan.methods
 
 
+def test_who_has_seen_test_rows_in_the_published_protocol():
+    """Its validation rows are test rows too: those who use them have seen these, without a leak as well."""
+    every = ("fedavg", "cffl", "cgsv", "fedave", "fedsac", "fedakd")
+    assert resolve("released", methods=every).spoiled == ["cffl", "cgsv", "fedave", "fedsac", "fedakd"]
+    closed = resolve("released", methods=every, leak=False)
+    assert (closed.leaking, closed.spoiled) == ([], ["cffl", "fedave", "fedsac"])
+    assert resolve("tuned", methods=every).spoiled == []
+
+
 def test_methods_that_cannot_use_the_recipe_of_the_run_are_remarked_on():
     remarks = resolve(methods=("scaffold", "feddc", "fedavg")).remarks
     assert [one.split(" trains")[0] for one in remarks] == ["scaffold", "feddc"]

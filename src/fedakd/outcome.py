@@ -93,7 +93,7 @@ def lines_of(setting: Setting, row: Row) -> list[dict[str, Any]]:
     """One for each seed."""
     plan = setting.plan
     about = {"dataset": plan.dataset, "partition": plan.partition, "preset": plan.preset, "scale": plan.scale}
-    about |= {"method": row.method, "leaky": plan.leaks(row.method), "view": row.view, "judged": row.judged}
+    about |= {"method": row.method, "leaky": plan.spoils(row.method), "view": row.view, "judged": row.judged}
     runs = zip(row.seeds, row.rounds, row.gradients, row.per_seed, strict=True)
     return [
         {**about, "seed": seed, "rounds": rounds, "gradients": gradients, **known(one)}

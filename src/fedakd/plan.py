@@ -160,8 +160,20 @@ class Plan(BaseModel):
 
     @property
     def leaking(self) -> list[str]:
-        """Methods that train on their own test rows: shown with the others, competing with nobody."""
+        """Methods that train on their own test rows."""
         return [name for name in self.methods if self.leaks(name)]
+
+    @property
+    def spoiled(self) -> list[str]:
+        """Methods that have seen their test rows: shown with the others, competing with nobody.
+
+        Those of preset `released` that use validation rows have, as these are test rows too.
+        """
+        return [name for name in self.methods if self.spoils(name)]
+
+    def spoils(self, name: str) -> bool:
+        published = self.preset == "released"
+        return self.leaks(name) or (published and self.method(name).needs_validation)
 
     def _leaked(self, name: str) -> bool:
         """Whether its published code trains on test rows."""
@@ -208,11 +220,21 @@ def defaults(preset: str, dataset: str) -> dict[str, Any]:
 
 def explained(error: ValidationError) -> str:
     """One line for each wrong field: its name, what is allowed, what came."""
+    found = error.errors()
+    inner = {
+        one["loc"][0] for one in found if len(one["loc"]) > 1
+    }  # a list without its wrong entries is short
+    shown = [one for one in found if one["type"] != "too_short" or one["loc"][0] not in inner]
     return "; ".join(
-        f"{'.'.join(map(str, one['loc']))}: "
-        f"{one['msg'].removeprefix('Value error, ').replace('valid tuple', 'list')}, got {one['input']!r}"
-        for one in error.errors()
+        f"{'.'.join(map(str, one['loc']))}: {_plainly(one['type'], one['msg'])}, got {one['input']!r}"
+        for one in shown
     )
+
+
+def _plainly(kind: str, message: str) -> str:
+    if kind == "too_short":
+        return "expected at least 1"
+    return message.removeprefix("Value error, ").replace("valid tuple", "list")
 
 
 def fingerprint(cell: dict[str, Any]) -> str:

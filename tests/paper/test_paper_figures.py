@@ -130,7 +130,7 @@ def test_seeds_are_not_pooled(results):
 def test_mean_and_range_over_seeds_are_told(results):
     first = held(results, 0, [0.1, 0.2, 0.3], [1.0, 2.0, 3.0])
     second = held(results, 1, [0.1, 0.2, 0.3], [3.0, 2.0, 1.0])
-    assert told([first, second]) == "r = 0.00, seeds -1.00 to 1.00\nof one seed: no interval"
+    assert told([first, second]) == "r = 0.00, seeds -1.00 to 1.00\none seed alone: no interval"
     assert told([first]) == "r = 1.00, no interval"
 
 

@@ -10,7 +10,7 @@ from fedakd.experiment import Cell
 from fedakd.plan import resolve
 from fedakd.rounds import Round
 
-VOID = {"meta", "link", "input", "br"}
+VOID = {"meta", "link", "input", "img", "br"}
 
 
 @dataclass

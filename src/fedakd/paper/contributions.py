@@ -129,7 +129,7 @@ def told(own: Sequence[Held]) -> str:
         return f"r = {known[0].r:.2f}, {interval}"
     least, mean, most = min(one.r for one in known), fmean(one.r for one in known), max(o.r for o in known)
     few = "" if len(known) == len(own) else f", undefined in {len(own) - len(known)}"
-    return f"r = {mean:.2f}, seeds {least:.2f} to {most:.2f}{few}\nof one seed: {interval}"
+    return f"r = {mean:.2f}, seeds {least:.2f} to {most:.2f}{few}\none seed alone: {interval}"
 
 
 def contribution_rows(found: Sequence[Held]) -> list[dict[str, Any]]:

@@ -57,6 +57,14 @@ class SubTable:
         str, tuple[Entry, ...]
     ]  # by method, as plans write it, or method/view; an entry for each column
     notes: tuple[str, ...]  # what the numbers can tell, sentence by sentence
+    leaky: frozenset[str] = frozenset()  # methods that have seen their test rows
+
+    def line_of(self, line: str) -> str:
+        """How a line of the table begins."""
+        return f"{titled(line)}{' (leaky)' * self.leaks(line)}"
+
+    def leaks(self, line: str) -> bool:
+        return line.partition(BETWEEN)[0] in self.leaky
 
     @property
     def title(self) -> str:
@@ -86,7 +94,7 @@ class SubTable:
     def part(self, at: Sequence[int]) -> SubTable:
         """Some of the columns."""
         rows = {method: tuple(own[k] for k in at) for method, own in self.rows.items()}
-        return SubTable(self.table, self.measure, tuple(self.columns[k] for k in at), rows, self.notes)
+        return replace(self, columns=tuple(self.columns[k] for k in at), rows=rows)
 
 
 def subtables(
@@ -109,7 +117,7 @@ def _subtable(results: Results, known: Published, measure: str, seed: int) -> Su
     columns, methods = columns_of(results.settings), methods_of(results.settings, measure)
     scores = [scores_of(setting, measure) for setting in results.settings]
     places = [
-        standings(own, rng=np.random.default_rng(seed), exclude=setting.plan.leaking)
+        standings(own, rng=np.random.default_rng(seed), exclude=setting.plan.spoiled)
         for own, setting in zip(scores, results.settings, strict=True)
     ]
     rows = {
@@ -123,8 +131,9 @@ def _subtable(results: Results, known: Published, measure: str, seed: int) -> Su
         line: tuple(beside(setting, line, measure, seed) for setting in results.settings)
         for line in other_views(results.settings)
     }
-    competing = [without(own, one.plan.leaking) for own, one in zip(scores, results.settings, strict=True)]
-    found = SubTable(known.table, measure, columns, rows, tuple(notes_of(competing, measure)))
+    competing = [without(own, one.plan.spoiled) for own, one in zip(scores, results.settings, strict=True)]
+    leaky = frozenset(name for setting in results.settings for name in setting.plan.spoiled)
+    found = SubTable(known.table, measure, columns, rows, tuple(notes_of(competing, measure)), leaky)
     return replace(found, notes=(*found.notes, *remarks_on(found, results.settings, known)))
 
 

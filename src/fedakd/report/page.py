@@ -14,10 +14,13 @@ from fedakd.compare.results import Results, Setting
 from fedakd.errors import PlanError
 from fedakd.figures import COLOURS
 from fedakd.report import audit, bars, curves, tables
+from fedakd.report.cautions import alarms, all_alarms, notes, trained_on
 from fedakd.report.charts import HUES, Chart, Look, looks
 from fedakd.report.clients import Panel, panels
+from fedakd.report.facts import WORDS, facts_of, judged_models, otherwise, setting_facts
+from fedakd.report.picture import correlations, pictures
 from fedakd.report.published import beside, overall, printed
-from fedakd.report.sentences import Verdict, across, alarms, notes, trained_on, verdicts, winners
+from fedakd.report.sentences import Verdict, across, headline, verdicts, winners
 from fedakd.report.standing import detectable
 from fedakd.report.table import Entry, Table
 
@@ -72,13 +75,19 @@ def html(results: Results) -> str:
         title=results.title,
         command=results.command,
         folder=results.folder.name,
-        alarms=[f"{setting.label}: {alarm}" for setting in shown for alarm in alarms(setting)],
-        facts=_facts(results),
+        alarms=all_alarms(shown) if len(shown) > 1 else alarms(shown[0]),
+        facts=facts_of(results.settings),
+        words=WORDS,
+        pictures=pictures(results),
+        correlations=correlations(results),
+        headline=headline(shown),
+        judged=judged_models(shown),
         across=across(shown) if len(shown) > 1 else [],
         winners=winners(shown) if len(shown) > 1 else [],
         overview=[tables.overview(shown, one) for one in tables.OVERVIEW] if len(shown) > 1 else [],
         overall=told,
         beside=beside(printed(results), told),
+        otherwise=otherwise(shown),
         marks=tables.marks(shown),
         sections=[section(setting, drawn, f"s{at}") for at, setting in enumerate(shown, 1)],
         waiting=[setting.label for setting in results.settings if not setting.rows],
@@ -103,8 +112,7 @@ def section(setting: Setting, drawn: Mapping[str, Look], name: str) -> Section:
     return Section(
         name=name,
         label=setting.label,
-        facts=f"{plan.clients} clients, {plan.rounds} rounds, seeds {', '.join(map(str, plan.seeds))}, "
-        f"model {plan.model}, preset {plan.preset}",
+        facts=setting_facts(setting),
         alarms=alarms(setting),
         notes=notes(setting),
         verdicts=verdicts(setting),
@@ -129,13 +137,6 @@ def audited(audits: Mapping[int, dict[str, Any]], name: str) -> list[Audited]:
         Audited(seed, audit.verdict(one), audit.pools(one, names[seed]), audit.clients(one, names[seed]))
         for seed, one in audits.items()
     ]
-
-
-def _facts(results: Results) -> str:
-    methods = {method for setting in results.settings for method in setting.plan.methods}
-    seeds = {seed for setting in results.settings for seed in setting.plan.seeds}
-    counts = {"setting": len(results.settings), "method": len(methods), "seed": len(seeds)}
-    return " · ".join(f"{n} {thing}{'s' if n != 1 else ''}" for thing, n in counts.items())
 
 
 def versions(results: Results) -> Table:

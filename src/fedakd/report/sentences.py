@@ -1,20 +1,19 @@
-"""What can be said over several settings, and what a reader must be warned of."""
+"""What can be said in a sentence: of a method in one setting, of a method in all, of who is best."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from fedakd.compare.results import MEASURES, Setting
 from fedakd.plan import REFERENCE
-from fedakd.report import audit
-from fedakd.report.standing import no_competitors, places
-from fedakd.report.table import BEST, TIE
+from fedakd.report.standing import competing
 from fedakd.report.tables import OVERVIEW, gain
 from fedakd.summary import Row, named
 
-LEAKY = "LEAKY"  # how remarks and warnings of that kind begin
+NO_EVIDENCE = "it has seen its own test rows, so its numbers are no evidence"
 
 
 @dataclass(frozen=True)
@@ -32,11 +31,16 @@ class Verdict:
 
 def verdicts(setting: Setting) -> list[Verdict]:
     """Of the model each method is judged by."""
-    return [
-        Verdict(row.label, row.verdict.removeprefix(f"{row.label}: "), _tone(row))
-        for row in setting.rows
-        if row.judged
-    ]
+    return [_verdict(row, setting.plan.spoils(row.method)) for row in setting.rows if row.judged]
+
+
+def _verdict(row: Row, leaky: bool) -> Verdict:
+    rest = row.verdict.removeprefix(f"{row.label}: ")
+    return (
+        Verdict(f"{row.label} (leaky)", f"{NO_EVIDENCE}; {rest}")
+        if leaky
+        else Verdict(row.label, rest, _tone(row))
+    )
 
 
 def _tone(row: Row) -> str:
@@ -44,21 +48,71 @@ def _tone(row: Row) -> str:
     return "pays" if low > 0 else "costs" if high < 0 else ""
 
 
+@dataclass(frozen=True)
+class Balance:
+    """In how many settings joining pays with a method, and in how many it costs."""
+
+    method: str
+    rows: tuple[Row, ...]  # one a setting
+
+    @property
+    def gains(self) -> list[tuple[float, float, float]]:
+        return [gain(row) for row in self.rows]
+
+    @property
+    def pays(self) -> int:
+        return sum(low > 0 for _, low, _ in self.gains)
+
+    @property
+    def costs(self) -> int:
+        return sum(high < 0 for _, _, high in self.gains)
+
+    @property
+    def merit(self) -> tuple[float, float]:
+        known = [one for one, _, _ in self.gains if not math.isnan(one)]
+        return self.pays - self.costs, fmean(known) if known else -math.inf
+
+
+def balances(settings: Sequence[Setting]) -> list[Balance]:
+    """Of the methods that give evidence, those with which joining pays most often first."""
+    rows = [row for one in settings for row in one.rows if row.judged and not one.plan.spoils(row.method)]
+    methods = dict.fromkeys(row.method for row in rows if row.method != REFERENCE)
+    found = [Balance(method, tuple(row for row in rows if row.method == method)) for method in methods]
+    return sorted(found, key=lambda one: one.merit, reverse=True)
+
+
+def headline(settings: Sequence[Setting]) -> str:
+    """The first thing to read: with whom joining pays most often."""
+    found = balances(settings)
+    most = max((one.pays for one in found), default=0)
+    if not most:
+        return f"With no method joining clearly pays in any of the {len(settings)} settings."
+    who = _and([named(one.method) for one in found if one.pays == most])
+    everywhere = f"every one of the {len(settings)} settings"
+    where = (
+        everywhere
+        if most == len(settings)
+        else f"{most} of {len(settings)} settings, more than with any other"
+    )
+    return f"Joining pays with {who} in {where}."
+
+
 def across(settings: Sequence[Setting]) -> list[Verdict]:
     """One sentence for each method: where joining pays."""
-    by_method: dict[str, list[Row]] = {}
-    for row in [row for setting in settings for row in setting.rows if row.judged]:
-        by_method.setdefault(row.method, []).append(row)
-    return [_across(method, rows) for method, rows in by_method.items() if method != REFERENCE]
+    leaking = dict.fromkeys(name for setting in settings for name in setting.plan.spoiled)
+    return [
+        *map(_across, balances(settings)),
+        *(Verdict(f"{named(name)} (leaky)", f"{NO_EVIDENCE}.") for name in leaking),
+    ]
 
 
-def _across(method: str, rows: Sequence[Row]) -> Verdict:
-    found = [gain(row) for row in rows]
-    pays, costs = sum(low > 0 for _, low, _ in found), sum(high < 0 for _, _, high in found)
-    told = [f"joining pays in {pays} of {len(rows)} setting{'s' if len(rows) != 1 else ''}"]
-    told += [f"costs in {costs}"] if costs else []
-    told += [f"unclear in {len(rows) - pays - costs}"] if pays + costs < len(rows) else []
-    return Verdict(named(method), f"{', '.join(told)}; {_range(found)}{_losers(rows)}.")
+def _across(one: Balance) -> Verdict:
+    settings, unclear = len(one.rows), len(one.rows) - one.pays - one.costs
+    told = [f"joining pays in {one.pays} of {settings} setting{'s' if settings != 1 else ''}"]
+    told += [f"costs in {one.costs}"] if one.costs else []
+    told += [f"unclear in {unclear}"] if unclear else []
+    tone = "pays" if one.pays == settings else "costs" if one.costs and not one.pays else ""
+    return Verdict(named(one.method), f"{', '.join(told)}; {_range(one.gains)}{_losers(one.rows)}.", tone)
 
 
 def _range(found: Sequence[tuple[float, float, float]]) -> str:
@@ -73,7 +127,8 @@ def _range(found: Sequence[tuple[float, float, float]]) -> str:
 def _losers(rows: Sequence[Row]) -> str:
     compared = [one for row in rows for one in row.per_seed if one.worse_off is not None]
     worse, clients = sum(one.worse_off or 0 for one in compared), sum(one.clients for one in compared)
-    return f"; {worse} of {clients} client results are worse off" if clients else ""
+    verb = "is" if worse == 1 else "are"
+    return f"; {worse} of {clients} client results {verb} worse off" if clients else ""
 
 
 def winners(settings: Sequence[Setting]) -> list[str]:
@@ -82,74 +137,33 @@ def winners(settings: Sequence[Setting]) -> list[str]:
 
 
 def _winners(settings: Sequence[Setting], measure: str) -> str:
-    told = [line for setting in settings if (line := _winner(setting, measure))]
-    return f"{MEASURES[measure][0].upper()}{MEASURES[measure][1:]}: {'; '.join(told)}." if told else ""
+    tested = [(one.label, own) for one in settings if (own := competing(one, measure))]
+    if not tested:
+        return ""
+    best = [line for one in tested if (line := _best(*one))]
+    nobody = len(tested) - len(best)
+    told = [*best, *([f"nobody is shown to be best in {_of_all(nobody, len(tested))}"] if nobody else [])]
+    behind = [line for one in tested if (line := _behind(*one))]
+    worse = f" Shown to be worse than the largest: {'; '.join(behind)}." if behind else ""
+    return f"{MEASURES[measure][0].upper()}{MEASURES[measure][1:]}: {'; '.join(told)}.{worse}"
 
 
-def _winner(setting: Setting, measure: str) -> str:
-    found = places(setting, measure)
-    best = [named(method) for method, place in found.items() if place == BEST]
-    tied = [named(method) for method, place in found.items() if place == TIE]
-    if best:
-        return f"{best[0]} is best in {setting.label}"
-    competing = len(found.keys() - set(no_competitors(setting, measure)))
-    if tied and len(tied) == competing:
-        return f"all {competing} are tied in {setting.label}"
-    return f"{', '.join(tied[:-1])} and {tied[-1]} are tied in {setting.label}" if tied else ""
+def _best(label: str, found: Mapping[str, str]) -> str:
+    best = [named(method) for method, place in found.items() if place == "best"]
+    return f"{best[0]} is best of the {len(found)} that compete in {label}" if best else ""
 
 
-def alarms(setting: Setting) -> list[str]:
-    """What makes numbers worthless as evidence: rows trained on and judged by."""
-    found = [remark for remark in setting.plan.remarks if remark.startswith(LEAKY)]
-    if setting.plan.preset == "released":
-        found.append(
-            "preset released: the published code's protocol, kept to show where its numbers come from"
-        )
-    shared = {seed: [audit.verdict(one)] for seed, one in setting.audits.items() if audit.leaks(one)}
-    warnings = [text for text in _by_text(_warnings(setting)) if LEAKY in text]
-    return [*found, *_overlap(setting), *warnings, *_by_text(shared)]
+def _behind(label: str, found: Mapping[str, str]) -> str:
+    """Where somebody is best all others are worse, and that is said already."""
+    behind = [named(method) for method, place in found.items() if place == "behind"]
+    return f"{_and(behind)} in {label}" if behind and "best" not in found.values() else ""
 
 
-def _overlap(setting: Setting) -> list[str]:
-    """How many rows leaking methods are both trained on and judged by."""
-    counts = [audit.overlap(one) for one in setting.leaky_audits.values()]
-    if not counts:
-        return []
-    rows = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{counts[0]}"
-    return [f"of the rows {trained_on(setting)} trained on, {rows} base rows are test rows too"]
+def _of_all(count: int, settings: int) -> str:
+    if count == settings:
+        return "this setting" if settings == 1 else f"any of {settings} settings"
+    return f"the other {count}" if count > 1 else "the other one"
 
 
-def trained_on(setting: Setting) -> str:
-    """The leaking methods by name."""
-    return ", ".join(map(named, setting.plan.leaking)) or "leaking methods"
-
-
-def notes(setting: Setting) -> list[str]:
-    """What a reader must know to weigh the numbers."""
-    told = [remark for remark in setting.plan.remarks if not remark.startswith(LEAKY)]
-    warnings = [text for text in _by_text(_warnings(setting)) if LEAKY not in text]
-    troubles = [f"{row.label}: {text}" for row in setting.rows if row.judged for text in row.troubles]
-    return [*_missing(setting), *told, *warnings, *troubles]
-
-
-def _warnings(setting: Setting) -> dict[int, list[str]]:
-    return {seed: list(one["warnings"]) for seed, one in setting.audits.items()}
-
-
-def _by_text(told: dict[int, list[str]]) -> list[str]:
-    """Each text once, with the seeds it is about."""
-    seeds: dict[str, list[int]] = {}
-    for seed, texts in told.items():
-        for text in texts:
-            seeds.setdefault(text, []).append(seed)
-    return [f"seed{'s' * (len(own) > 1)} {', '.join(map(str, own))}: {text}" for text, own in seeds.items()]
-
-
-def _missing(setting: Setting) -> list[str]:
-    missing = setting.missing
-    if not missing:
-        return []
-    wanted = len(setting.plan.seeds) * len(setting.plan.methods)
-    named_ = ", ".join(f"{method} seed {seed}" for method, seed in missing[:6])
-    more = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
-    return [f"Not complete: {wanted - len(missing)} of {wanted} cells are done; missing: {named_}{more}"]
+def _and(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)

@@ -19,10 +19,14 @@ from fedakd.verdict import pooled_gain
 OVERVIEW = ("average", "maximum", "cf", "mean_gain")
 MARKS = (
     "Bold: best, all others are significantly worse by paired tests over seeds with Holm's correction. "
-    "=: tied, nobody among these is shown to be worse, be it for want of seeds."
+    "=: not told apart from the largest; few seeds tell little apart, so this does not mean equal."
 )
-LEAKING_MARKS = "What trains on its own test rows is marked leaky, and competes with nobody."
-POINTS = "Accuracies and gains in percentage points, mean ± standard deviation over seeds."
+ONE_SEED = "There is one seed: no method can be called best, and intervals are over clients alone."
+LEAKING_MARKS = "What has seen its own test rows is marked leaky, and competes with nobody."
+POINTS = (
+    "Accuracies and gains in percentage points, mean ± standard deviation over seeds. The interval is of the "
+    "mean gain, by drawing clients and seeds again; it is not corrected for the number of methods."
+)
 COSTS = {
     "passes": "passes a round",
     "megabytes_up": "MB up a round",
@@ -35,18 +39,32 @@ def overview(settings: Sequence[Setting], measure: str) -> Table:
     """One measure of the model each method is judged by: methods as lines, settings as columns."""
     columns = [_column(setting, measure) for setting in settings]
     methods = dict.fromkeys(method for own in columns for method in own)
-    rows = [(Entry(named(method)), *(own.get(method, Entry("")) for own in columns)) for method in methods]
+    rows = [(_line(method, settings), *(own.get(method, Entry("")) for own in columns)) for method in methods]
     title = f"{MEASURES[measure][0].upper()}{MEASURES[measure][1:]}"
-    labels = tuple(f"{setting.label}{' (leaky)' * bool(setting.plan.leaking)}" for setting in settings)
-    return Table(f"overview-{measure}", title, ("method", *labels), tuple(rows))
+    dataset, labels = columns_of(settings)
+    return Table(f"overview-{measure}", f"{title}{dataset}", ("method", *labels), tuple(rows))
+
+
+def _line(method: str, settings: Sequence[Setting]) -> Entry:
+    return Entry(f"{named(method)}{' (leaky)' * any(one.plan.spoils(method) for one in settings)}")
+
+
+def columns_of(settings: Sequence[Setting]) -> tuple[str, tuple[str, ...]]:
+    """What to add to a table's title, and its columns: a dataset that all settings share is told once."""
+    datasets = {setting.plan.dataset for setting in settings}
+    if len(datasets) > 1:
+        return "", tuple(setting.label for setting in settings)
+    return f", {datasets.pop()}", tuple(setting.plan.partition for setting in settings)
 
 
 def marks(settings: Sequence[Setting]) -> str:
-    return f"{MARKS} {LEAKING_MARKS}" if any(one.plan.leaking for one in settings) else MARKS
+    leaking = any(setting.plan.spoiled for setting in settings)
+    tested = any(len(row.seeds) > 1 for setting in settings for row in setting.rows)
+    return " ".join([MARKS if tested else ONE_SEED, *([LEAKING_MARKS] if leaking else [])])
 
 
 def titled(setting: Setting, row: Row) -> Entry:
-    return Entry(f"{starred(row)}{' (leaky)' * setting.plan.leaks(row.method)}")
+    return Entry(f"{starred(row)}{' (leaky)' * setting.plan.spoils(row.method)}")
 
 
 def _column(setting: Setting, measure: str) -> dict[str, Entry]:
@@ -66,7 +84,7 @@ def _measured(row: Row, spreads: dict[str, Spread], measure: str) -> Entry:
     if math.isnan(spread.mean):
         return Entry("failed" if row.failed else "undefined")
     if measure == "cf":
-        return Entry(_with_std(spread), spread.mean)
+        return _seeds_told(Entry(_with_std(spread), spread.mean), row, measure)
     return Entry(points(spread, sign=measure == "mean_gain"), spread.mean)
 
 
@@ -115,10 +133,12 @@ def fairness(setting: Setting, name: str) -> Table:
     marked = {"cf": places(setting, "cf")}
     others = [row for row in setting.rows if row.method != REFERENCE]
     rows = tuple((titled(setting, row), *_fairness_row(row, marked)) for row in others)
-    headers = ("method", "CF", "95 % interval", "Spearman", "Jain", "Gini")
+    headers = ("method", "CF", "95 % interval of one seed", "Spearman", "Jain", "Gini")
     note = (
         "CF is 100 times the Pearson correlation of accuracies with those of Standalone; it is read together "
-        "with the gains. Jain and Gini are of the gains. *: of a method's models, the one it is judged by."
+        "with the gains. Its interval is that of a single seed, over clients; over seeds the ends are "
+        "averaged. Jain and Gini are of the gains: Jain is near 1 also if all lose alike, Gini is undefined "
+        "if anybody loses. *: of a method's models, the one it is judged by."
     )
     return Table(f"{name}-fairness", "Fairness: who stays stronger", headers, rows, note)
 
@@ -126,8 +146,14 @@ def fairness(setting: Setting, name: str) -> Table:
 def _fairness_row(row: Row, marked: dict[str, dict[str, str]]) -> tuple[Entry, ...]:
     spreads = row.spread
     low, high = (spreads[end].mean for end in ("cf_low", "cf_high"))
-    others = [number(spreads[one].mean, 2) for one in ("spearman", "jain", "gini")]
+    others = [_seeds_told(number(spreads[one].mean, 2), row, one) for one in ("spearman", "jain", "gini")]
     return (_marked(row, spreads, "cf", marked), _interval(low, high, 0), *others)
+
+
+def _seeds_told(entry: Entry, row: Row, measure: str) -> Entry:
+    """A mean over the seeds where a number is defined says so if those are not all."""
+    defined, seeds = row.spread[measure].defined, len(row.per_seed)
+    return replace(entry, text=f"{entry.text} ({defined} of {seeds} seeds)") if 0 < defined < seeds else entry
 
 
 def cost(setting: Setting, name: str) -> Table:
@@ -143,7 +169,7 @@ def cost(setting: Setting, name: str) -> Table:
     )
     note = (
         "A pass computes one gradient for each training row. Seconds are of training and aggregation, on the "
-        "machine where it ran, the median of the seeds; what travels is counted as sent."
+        "machine where it ran, the median of the seeds; megabytes are those of all clients together, as sent."
     )
     return Table(f"{name}-cost", "What a round costs", ("method", "rounds", *COSTS.values()), rows, note)
 
