@@ -20,6 +20,7 @@ from fedakd.compare.results import Results
 from fedakd.errors import PlanError
 from fedakd.fairness import Spread
 from fedakd.paper import forms
+from fedakd.paper.latex import latex
 from fedakd.paper.published import published
 from fedakd.paper.tables import Column, Entry, SubTable, subtables
 from fedakd.ranking import Standing, standings
@@ -116,7 +117,7 @@ def test_no_results_at_all_are_no_error(results):
         assert forms.terminal(table) == []
         assert forms.csv_rows(table) == []
         assert forms.markdown(table)
-        assert forms.latex(table)
+        assert latex(table)
 
 
 def test_seeds_that_are_missing_are_told(results):
@@ -234,7 +235,7 @@ def test_bold_is_for_the_best_alone():
     assert "| FedAKD | **-40.9 ± 3.8** (88.02 ± 2.09, -128.9) |" in text
     assert "| FedAvg | *-40.9 ± 3.8* (" in text
     assert "| Standalone | -40.9 ± 3.8 (" in text
-    text = forms.latex(table)
+    text = latex(table)
     assert r"FedAKD & \textbf{$-$40.9 $\pm$ 3.8} \\" in text
     assert r"FedAvg & \underline{$-$40.9 $\pm$ 3.8} \\" in text
     assert r"Standalone & $-$40.9 $\pm$ 3.8 \\" in text
@@ -260,7 +261,7 @@ def test_cf_is_not_a_percentage():
 
 def test_latex_has_as_many_cells_in_every_line_and_escapes_names(results):
     rows = {"cffl(expel_by=share)": by_hand().rows["fedavg"], **by_hand().rows}
-    text = forms.latex(by_hand(rows=rows, notes=("95 % & more_",)))
+    text = latex(by_hand(rows=rows, notes=("95 % & more_",)))
     for tabular in re.findall(r"\\begin\{tabular\}.*?\\end\{tabular\}", text, re.S):
         lines = [line for line in tabular.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
         assert [line.count("&") for line in lines] == [5] * (1 + 2 * len(rows))
@@ -319,5 +320,9 @@ def test_a_method_that_trained_on_test_rows_is_shown_and_does_not_compete(result
         "excluded"
     }
     assert forms.UNTESTED in forms.markdown(table)
-    assert "FedAvg" in table.notes[1]
-    assert not any(name in table.notes[1] for name in ("FedAKD", "CFFL", "CGSV"))
+    leaky = ("FedAKD", "CFFL", "CGSV")
+    assert all(f"| {name} (leaky) |" in forms.markdown(table) for name in leaky)
+    assert "| FedAvg |" in forms.markdown(table)
+    assert any("FedAvg" in note for note in table.notes)
+    assert not any(name in note for note in table.notes for name in leaky)
+    assert {line["method"] for line in forms.csv_rows(table) if line["leaky"]} >= {"fedakd", "cffl", "cgsv"}

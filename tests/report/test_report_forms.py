@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,16 @@ from typer.testing import CliRunner
 
 from fedakd import report
 from fedakd.cli.report import report as command
-from fedakd.compare.results import Results, read
+from fedakd.compare.results import Results, Setting, read
 from fedakd.errors import PlanError
+from fedakd.fairness import Spread
+from fedakd.paper import forms as paper
+from fedakd.paper.latex import latex
+from fedakd.paper.tables import Column, SubTable
+from fedakd.paper.tables import Entry as PaperEntry
+from fedakd.ranking import Standing
+from fedakd.report.published import beside, printed
+from fedakd.report.sentences import alarms, all_alarms
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +40,10 @@ def with_nasty(results) -> Results:
     setting = results.settings[0]
     cells = tuple(replace(c, method=NASTY) if c.method == "fedavg" else c for c in setting.cells)
     return replace(results, settings=(replace(setting, cells=cells), results.settings[1]))
+
+
+def as_cifar(setting: Setting) -> Setting:
+    return replace(setting, plan=setting.plan.model_copy(update={"dataset": "cifar10"}))
 
 
 def test_csv_parses_back_to_the_stored_numbers(results):
@@ -48,6 +61,15 @@ def test_csv_parses_back_to_the_stored_numbers(results):
         assert (float(line["gini"]) if line["gini"] else None) == (
             None if row.spread["gini"].defined == 0 else row.spread["gini"].mean
         )
+
+
+def test_csv_says_how_long_and_on_what_share_of_the_rows(results):
+    setting = results.settings[0]
+    cells = [replace(one, rounds=one.rounds[: 2 + one.seed % 2]) for one in setting.cells]
+    tenth = setting.plan.model_copy(update={"scale": 0.1})
+    shorter = replace(setting, plan=tenth, cells=tuple(cells))
+    for line in csv.DictReader(io.StringIO(report.csv(single(shorter)))):
+        assert (float(line["rounds"]), float(line["scale"])) == (2.5, 0.1)
 
 
 def test_csv_keeps_commas_and_quotes(results):
@@ -93,6 +115,53 @@ def test_markdown_tables_are_whole_and_nothing_in_them_is_markup(results):
     assert not re.search(r"(?<!\\)<", text)
     verdicts = [row.verdict for row in results.settings[1].rows if row.judged]
     assert all(f"- {one.split(':')[0]}:" in text for one in verdicts)
+
+
+def test_markdown_tells_leaks_first_each_once_with_its_settings(leaky, results):
+    found = read(leaky)
+    setting = found.settings[0]
+    other = replace(setting, plan=setting.plan.model_copy(update={"partition": "pow(2)"}))
+    text = report.markdown(replace(found, settings=(setting, other)))
+    top, verdict, _ = text.partition("## Verdict over all settings")
+    assert verdict
+    told = [line.removeprefix("- ") for line in top.splitlines() if line.startswith("- ")]
+    assert [re.sub(r"\\(.)", r"\1", line) for line in told] == all_alarms([setting, other])
+    assert len(told) == len(set(told)) > 0
+    alone = report.markdown(found)
+    for line in alarms(setting):
+        assert re.sub(r"\\(.)", r"\1", alone.partition("\n## ")[0]).count(line) == 1
+        assert re.sub(r"\\(.)", r"\1", alone).count(line) == 1
+    assert "Not evidence" not in report.markdown(results)
+
+
+def test_published_tables_carry_our_numbers_for_sorting(results):
+    settings = tuple(map(as_cifar, results.settings))
+    parts = printed(replace(results, settings=settings, table="table1"))
+    for part, table in zip(parts, beside(parts), strict=True):
+        for own, row in zip(part.rows.values(), table.rows, strict=True):
+            assert row[0].value is None
+            assert [one.value for one in row[1:]] == [one.ours.mean for one in own]
+
+
+def test_published_tables_leave_unknown_numbers_unsorted(results):
+    part = printed(replace(results, table="table1", settings=(as_cifar(results.settings[0]),)))[0]
+    unknown = {
+        name: tuple(replace(e, ours=None if k else replace(e.ours, mean=math.nan)) for e in own)
+        for k, (name, own) in enumerate(part.rows.items())
+    }
+    (table,) = beside([replace(part, rows=unknown)])
+    assert {one.value for row in table.rows for one in row} == {None}
+
+
+def test_published_numbers_are_rounded_as_they_are_printed():
+    """100 times 0.8915 is 89.14999999999999."""
+    ours = Standing(0.8915, 0.0115, 3, 0.88, 0.9, 0.5, "tied")
+    columns = (Column("digits", "ics(2)", "ics(2)"),)
+    rows = {"fedavg": (PaperEntry(ours, Spread(0.8915, 0.0019, 3)),)}
+    table = SubTable("table1", "average", columns, rows, ())
+    assert paper.terminal(table)[0].forms[0][1] == [["FedAvg", "89.2 ± 1.1 = (89.2, +0.0)"]]
+    assert "*89.2 ± 1.1* (89.15 ± 0.19, +0.0)" in paper.markdown(table)
+    assert r"\underline{89.2 $\pm$ 1.1}" in latex(table)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,13 @@
-"""A sub-table as text: for the terminal, Markdown and LaTeX, and its numbers for CSV."""
+"""A sub-table as text: for the terminal and Markdown, and its numbers for CSV; for LaTeX see beside."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedakd.paper.tables import Entry, SubTable
-from fedakd.paper.views import titled
 from fedakd.tables import markdown_table
 
 if TYPE_CHECKING:
@@ -19,23 +17,23 @@ Form = tuple[list[str], list[list[str]]]  # headers and rows
 NOTHING = "–"
 # The terminal's tables know a column of numbers by its first letters, and an en dash is none of those.
 NOTHING_TYPED = "-"
-WIDEST = 5  # columns of a block: what fits on 100 characters with results of two lines
+WIDEST = 5  # columns of a block: what fits on 100 characters, or on a page, with results of two lines
 MARKS = {"best": "*", "tied": "=", "behind": "<"}
 OURS = "Mean ± standard deviation over seeds"
 BESIDE = f"{OURS}; in brackets the published number, and ours less that."
 UNDEFINED = "?: undefined, as all clients score alike or none could train."
+BETTER = "significantly better than all others of its column that compete (paired over seeds, Holm, 0.05)"
 MEANING = {
-    "terminal": "*: significantly better than all others of its column (paired over seeds, Holm, 0.05); "
-    "=: not told apart from the largest, <: significantly worse than the largest.",
-    "markdown": "Bold: significantly better than all others of its column (paired over seeds, Holm, 0.05). "
+    "terminal": f"*: {BETTER}; =: not told apart from the largest, <: significantly worse than the largest.",
+    "markdown": f"Bold: {BETTER}. "
     "Italic: the largest, or not told apart from it; the other competing ones are significantly worse.",
-    "latex": "Bold: significantly better than all others of its column (paired over seeds, Holm, 0.05). "
+    "latex": f"Bold: {BETTER}. "
     "Underlined: the largest, or not told apart from it; the other competing ones are significantly worse.",
 }
 
 
 UNTESTED = (
-    "Lines that do not compete bear no mark: FedAKD's other model, and methods that train on their test rows."
+    "Without a mark, as they do not compete: FedAKD's other model, and methods that saw their test rows."
 )
 
 
@@ -44,6 +42,7 @@ class Block(NamedTuple):
 
     title: str
     forms: tuple[Form, ...]  # from wide to narrow
+    values: tuple[tuple[float, ...], ...]  # ours as measured, line by line; nan where there is nothing
 
 
 def notes(table: SubTable, form: str) -> list[str]:
@@ -60,13 +59,24 @@ def notes(table: SubTable, form: str) -> list[str]:
 
 def terminal(table: SubTable) -> list[Block]:
     """A block for each dataset: results on one line where there is room, else the published ones below."""
-    parts = [table.of_dataset(dataset) for dataset in table.datasets]
-    cuts = [
+    return [Block(title_of(cut), _forms(cut), _values(cut)) for cut in cuts_of(table)]
+
+
+def cuts_of(table: SubTable) -> list[SubTable]:
+    """Parts of one dataset and no more columns than fit beside each other."""
+    return [
         part.part(range(start, min(start + WIDEST, len(part.columns))))
-        for part in parts
+        for part in map(table.of_dataset, table.datasets)
         for start in range(0, len(part.columns), WIDEST)
     ]
-    return [Block(f"{cut.title}, {cut.columns[0].dataset}", _forms(cut)) for cut in cuts]
+
+
+def title_of(cut: SubTable) -> str:
+    return f"{cut.title}, {cut.columns[0].dataset}"
+
+
+def _values(cut: SubTable) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(one.ours.mean if one.ours else math.nan for one in own) for own in cut.rows.values())
 
 
 def _forms(part: SubTable) -> tuple[Form, ...]:
@@ -81,15 +91,15 @@ def _typed(entry: Entry, factor: int, between: str, deviations: bool) -> str:
     if entry.ours:
         mark = MARKS.get(entry.ours.place, "")
         shown = entry.ours if deviations else replace(entry.ours, std=math.nan)
-        ours = f"{_spread(shown, factor, 1)} {mark}".strip()
+        ours = f"{spread(shown, factor, 1)} {mark}".strip()
     if not entry.published:
         return ours
-    return f"{ours}{between}({factor * entry.published.mean:.1f}{_change(entry, factor)})"
+    return f"{ours}{between}({_scaled(entry.published.mean, factor):.1f}{_change(entry, factor)})"
 
 
 def _table(part: SubTable, cell: Callable[[Entry], str]) -> Form:
     headers = ["method", *(column.label for column in part.columns)]
-    return headers, [[titled(method), *map(cell, own)] for method, own in part.rows.items()]
+    return headers, [[part.line_of(line), *map(cell, own)] for line, own in part.rows.items()]
 
 
 def markdown(table: SubTable) -> str:
@@ -104,102 +114,38 @@ def markdown(table: SubTable) -> str:
 
 
 def _marked_down(entry: Entry, factor: int) -> str:
-    ours = _spread(entry.ours, factor, 1) if entry.ours else NOTHING
+    ours = spread(entry.ours, factor, 1) if entry.ours else NOTHING
     around = {"best": "**", "tied": "*"}.get(entry.ours.place if entry.ours else "", "")
-    return f"{around}{ours}{around}{_printed(entry, factor)}"
+    return f"{around}{ours}{around}{printed_beside(entry, factor)}"
 
 
-def _printed(entry: Entry, factor: int) -> str:
+def printed_beside(entry: Entry, factor: int) -> str:
     """The published number with its digits, and ours less that."""
     if not entry.published:
         return ""
-    mean, std = factor * entry.published.mean, factor * entry.published.std
+    mean, std = (_scaled(one, factor) for one in (entry.published.mean, entry.published.std))
     return f" ({mean:.2f} ± {std:.2f}{_change(entry, factor)})"
 
 
-def latex(table: SubTable) -> str:
-    """Plain tabulars, one a dataset, the published numbers on lines of their own; no package is needed."""
-    parts = [_tabular(table.of_dataset(dataset)) for dataset in table.datasets]
-    below = "\n\n".join(_escaped(note) for note in notes(table, "latex"))
-    return "\n\n".join([f"% {table.title}", *parts, f"{{\\footnotesize\n{below}\n\n}}"]) + "\n"
-
-
-def _tabular(part: SubTable) -> str:
-    wide = len(part.columns)
-    top = rf"\multicolumn{{{wide}}}{{c|}}{{{_escaped(part.columns[0].dataset)}}}"
-    lines = [
-        rf"\begin{{tabular}}{{|l|{'c|' * wide}}}",
-        r"\hline",
-        rf" & {top} \\",
-        _line(["method", *(column.label for column in part.columns)]),
-        r"\hline",
-    ]
-    for method, own in part.rows.items():
-        lines.append(_joined([_escaped(titled(method)), *(_set(entry, part.factor) for entry in own)]))
-        if any(entry.published for entry in own):
-            lines.append(_joined(["", *(_set_below(entry, part.factor) for entry in own)]))
-    return "\n".join([*lines, r"\hline", r"\end{tabular}"])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return _joined([_escaped(cell) for cell in cells])
-
-
-def _joined(cells: Sequence[str]) -> str:
-    return rf"{' & '.join(cells)} \\"
-
-
-def _set(entry: Entry, factor: int) -> str:
-    if not entry.ours:
-        return "--"
-    ours = _typeset(_spread(entry.ours, factor, 1))
-    around = {"best": r"\textbf", "tied": r"\underline"}.get(entry.ours.place)
-    return f"{around}{{{ours}}}" if around else ours
-
-
-def _typeset(numbers: str) -> str:
-    """With minus signs instead of hyphens."""
-    return re.sub(r"-(?=\d)", "$-$", _escaped(numbers))
-
-
-def _set_below(entry: Entry, factor: int) -> str:
-    return rf"{{\scriptsize {_typeset(_printed(entry, factor).strip())}}}" if entry.published else ""
-
-
-SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "±": r"$\pm$",
-    "–": "--",
-    "<": "$<$",
-    ">": "$>$",
-    "~": r"\~{}",
-    "^": r"\^{}",
-}
-
-
-def _escaped(text: str) -> str:
-    """For LaTeX.
-
-    >>> _escaped("cffl(expel_by=share) 90 % ± 1")
-    'cffl(expel\\\\_by=share) 90 \\\\% $\\\\pm$ 1'
-    """
-    return "".join(SPECIAL.get(letter, f"\\{letter}" if letter in "&%$#_{}" else letter) for letter in text)
-
-
-def _spread(ours: Standing, factor: int, digits: int) -> str:
+def spread(ours: Standing, factor: int, digits: int) -> str:
     if math.isnan(ours.mean):
         return "?"
-    mean = f"{_near(factor * ours.mean, digits):.{digits}f}"
-    return mean if math.isnan(ours.std) else f"{mean} ± {factor * ours.std:.{digits}f}"
+    mean = f"{_near(ours.mean, factor, digits):.{digits}f}"
+    return mean if math.isnan(ours.std) else f"{mean} ± {_scaled(ours.std, factor):.{digits}f}"
 
 
 def _change(entry: Entry, factor: int) -> str:
     known = not math.isnan(entry.difference)
-    return f", {_near(factor * entry.difference, 1):+.1f}" if known else ""
+    return f", {_near(entry.difference, factor, 1):+.1f}" if known else ""
 
 
-def _near(value: float, digits: int) -> float:
-    return round(value, digits) + 0.0  # no negative nothing
+def _near(value: float, factor: int, digits: int) -> float:
+    return round(_scaled(value, factor), digits) + 0.0  # no negative nothing
+
+
+def _scaled(value: float, factor: int) -> float:
+    """As the paper would print it: 0.8915 is 89.15 and no 89.14999999999999, which rounds otherwise."""
+    return round(factor * value, 10)
 
 
 def csv_rows(table: SubTable) -> list[dict[str, Any]]:
@@ -212,6 +158,7 @@ def csv_rows(table: SubTable) -> list[dict[str, Any]]:
             "partition": column.partition,
             "column": column.label,
             "method": method,
+            "leaky": table.leaks(method),
             **_numbers(entry, table.factor),
         }
         for method, own in table.rows.items()
@@ -237,4 +184,4 @@ def _numbers(entry: Entry, factor: int) -> dict[str, Any]:
 
 
 def _points(value: float, factor: int) -> float | str:
-    return "" if math.isnan(value) else round(factor * value, 10)
+    return "" if math.isnan(value) else _scaled(value, factor)

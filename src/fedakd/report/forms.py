@@ -6,39 +6,37 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
+from statistics import fmean
 
 from fedakd.compare.results import Results, Setting
 from fedakd.fairness import Spread
 from fedakd.paper import forms as paper
+from fedakd.paper.latex import escaped, floated, header
+from fedakd.paper.latex import latex as paper_latex
 from fedakd.plan import REFERENCE
 from fedakd.report import tables
+from fedakd.report.cautions import alarms, all_alarms, notes
 from fedakd.report.page import settings_of
 from fedakd.report.published import printed
-from fedakd.report.sentences import across, alarms, notes, verdicts, winners
+from fedakd.report.sentences import across, verdicts, winners
 from fedakd.report.standing import places
 from fedakd.report.table import BEST, TIE, Entry, Table
 from fedakd.summary import Row
 from fedakd.tables import costs, markdown_table
 
 SPREADS = ("average", "maximum", "minimum", "cf", "spearman", "jain", "gini")
-# What LaTeX reads as something else, or what its usual fonts lack.
-LATEX = {
-    "\\": r"\textbackslash{}",
-    **{sign: rf"\{sign}" for sign in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "±": r"$\pm$",
-    "\n": " ",
-}
+NOT_EVIDENCE = "Not evidence: part of this does not follow the leak-free protocol."
+LEAKY, PARTLY_LEAKY = " (leaky: not evidence)", " (in part leaky: that is not evidence)"
+STAR = "*: of a method's models, the one it is judged by."
 
 
 def markdown(results: Results) -> str:
-    """Verdicts first, then the tables; best in bold, ties with =."""
+    """Leaks first, then verdicts, then the tables; best in bold, ties with =."""
     shown = settings_of(results)
     parts = [f"# {_plain(results.title)}"]
+    if warnings := _warnings(shown):
+        parts += [f"**{NOT_EVIDENCE}**", _list(warnings)]
     if len(shown) > 1:
         parts += [
             "## Verdict over all settings",
@@ -46,7 +44,7 @@ def markdown(results: Results) -> str:
         ]
         parts += [_markdown(tables.overview(shown, one)) for one in tables.OVERVIEW]
     for at, setting in enumerate(shown, 1):
-        parts += _section(setting, f"s{at}")
+        parts += _section(setting, f"s{at}", alarms(setting) if len(shown) > 1 else [])
     parts += [tables.marks(shown)]
     if known := printed(results):
         parts += ["## Beside the published numbers", *(paper.markdown(one).strip() for one in known)]
@@ -54,12 +52,15 @@ def markdown(results: Results) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _section(setting: Setting, name: str) -> list[str]:
-    warnings = [f"**{_plain(one)}**" for one in alarms(setting)]
+def _warnings(shown: Sequence[Setting]) -> list[str]:
+    return all_alarms(shown) if len(shown) > 1 else alarms(shown[0])
+
+
+def _section(setting: Setting, name: str, warnings: Sequence[str]) -> list[str]:
     found = [tables.accuracy, tables.fairness, tables.clients, tables.cost]
     return [
         f"## {_plain(setting.label)}",
-        "\n\n".join(warnings),
+        "\n\n".join(f"**{_plain(one)}**" for one in warnings),
         _list([one.sentence for one in verdicts(setting)]),
         _list(notes(setting)),
         *(_markdown(one(setting, name)) for one in found),
@@ -92,47 +93,67 @@ def _plain(text: str) -> str:
 
 
 def latex(results: Results) -> str:
-    r"""Tables for a paper that says \usepackage{booktabs}; best in bold, ties with =."""
+    """Floats for a paper, a page for each setting; best in bold, ties with =."""
     shown = settings_of(results)
-    found = [tables.overview(shown, one) for one in tables.OVERVIEW] if len(shown) > 1 else []
+    parts = [r"% Needs \usepackage{booktabs} and \usepackage{graphicx}.", _warned(_warnings(shown))]
+    parts += _overviews(shown) if len(shown) > 1 else []
     for at, setting in enumerate(shown, 1):
-        own = [part(setting, f"s{at}") for part in (tables.accuracy, tables.fairness, tables.cost)]
-        label = ". ".join([setting.label, *alarms(setting)])
-        found += [replace(table, caption=f"{table.caption}: {label}") for table in own]
-    beside = [f"\n{paper.latex(one)}" for one in printed(results)]
-    return "\n".join([r"% \usepackage{booktabs}", *map(_latex, found), *beside])
+        parts += [_warned(alarms(setting)) if len(shown) > 1 else "", *_floats(setting, f"s{at}")]
+    if known := printed(results):
+        parts += [*(paper_latex(one, _leaky(shown)).strip() for one in known), r"\clearpage"]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _latex(table: Table) -> str:
-    lines = [" & ".join(_latex_text(header) for header in table.headers)]
-    lines += [" & ".join(_marked_latex(one) for one in row) for row in table.rows]
-    head, *body = (rf"{line} \\" for line in lines)
+def _warned(lines: Sequence[str]) -> str:
+    told = (f"{line[0].upper()}{line[1:].rstrip('.')}." for line in lines)
+    return rf"\paragraph{{{NOT_EVIDENCE}}} {escaped(' '.join(told))}" if lines else ""
+
+
+def _leaky(settings: Sequence[Setting]) -> str:
+    """For captions."""
+    leaking = [bool(setting.plan.spoiled) for setting in settings]
+    return LEAKY if all(leaking) else PARTLY_LEAKY if any(leaking) else ""
+
+
+def _overviews(shown: Sequence[Setting]) -> list[str]:
+    found = []
+    for at, part in enumerate(_parts(shown)):
+        made = [tables.overview(part, measure) for measure in tables.OVERVIEW]
+        own = [replace(one, name=f"{one.name}-{at + 1}" if at else one.name) for one in made]
+        found += [*(_latex(one, _leaky(part), tables.marks(part)) for one in own), r"\clearpage"]
+    return found
+
+
+def _parts(shown: Sequence[Setting]) -> list[Sequence[Setting]]:
+    """As many settings as fit beside each other, by dataset where datasets have several."""
+    datasets = {setting.plan.dataset for setting in shown}
+    by = groupby(shown, lambda setting: setting.plan.dataset if 2 * len(datasets) <= len(shown) else "")
+    alike = [list(own) for _, own in by]
+    return [own[k : k + paper.WIDEST] for own in alike for k in range(0, len(own), paper.WIDEST)]
+
+
+def _floats(setting: Setting, name: str) -> list[str]:
+    where = f" in {setting.label}{_leaky([setting])}"
+    compared = [tables.accuracy(setting, name), tables.fairness(setting, name)]
+    floats = [_latex(one, where, tables.marks([setting])) for one in compared]
+    return [*floats, _latex(tables.cost(setting, name), where), r"\clearpage"]
+
+
+def _latex(table: Table, where: str, marks: str = "") -> str:
+    lines = [" & ".join(map(header, table.headers))]
+    tied = [any(one.place == TIE for one in column) for column in zip(*table.rows, strict=True)]
+    lines += [" & ".join(map(_marked_latex, row, tied)) for row in table.rows]
+    starred = any("*" in row[0].text for row in table.rows) and STAR not in table.note
+    notes = [note for note in (table.note, STAR * starred, marks) if note]
     columns = "l" + "r" * (len(table.headers) - 1)
-    parts = [
-        "",
-        r"\begin{table}",
-        r"\centering",
-        rf"\caption{{{_latex_text(table.caption)}}}",
-        rf"\label{{tab:{table.name}}}",
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        head,
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}",
-        r"\end{table}",
-    ]
-    return "\n".join([*parts, ""])
+    return floated(table.name, f"{table.caption}{where}", columns, lines, notes)
 
 
-def _marked_latex(entry: Entry) -> str:
-    text = _latex_text(entry.text)
-    return {BEST: rf"\textbf{{{text}}}", TIE: f"{text} $=$"}.get(entry.place, text)
-
-
-def _latex_text(text: str) -> str:
-    return "".join(LATEX.get(sign, sign) for sign in text)
+def _marked_latex(entry: Entry, tied: bool) -> str:
+    """Where others of the column are tied, numbers without that mark leave room for it."""
+    text = escaped(entry.text)
+    room = r"\phantom{ $=$}" if tied and text else ""
+    return {BEST: rf"\textbf{{{text}}}{room}", TIE: f"{text} $=$"}.get(entry.place, f"{text}{room}")
 
 
 def csv(results: Results) -> str:
@@ -160,10 +181,12 @@ def _lines(setting: Setting) -> list[dict[str, object]]:
             "judged": row.judged,
             "seeds": len(row.seeds),
             "clients": plan.clients,
+            "scale": plan.scale,
+            "rounds": fmean(row.rounds),
             **_numbers(row),
             **{f"place_{one}": own.get(row.method, "") if row.judged else "" for one, own in marked.items()},
             **spent[row.method],
-            "leaky": plan.leaks(row.method),
+            "leaky": plan.spoils(row.method),
         }
         for row in setting.rows
     ]

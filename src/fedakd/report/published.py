@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -32,8 +33,16 @@ def beside(parts: Sequence[SubTable], told: Collection[str] = ()) -> list[Table]
 
 
 def _table(block: Block, name: str) -> Table:
-    headers, rows = block.forms[0]
-    return Table(name, block.title, tuple(headers), tuple(tuple(map(Entry, row)) for row in rows))
+    headers, lines = block.forms[0]
+    rows = tuple(
+        (Entry(method), *map(_entry, texts, own))
+        for (method, *texts), own in zip(lines, block.values, strict=True)
+    )
+    return Table(name, block.title, tuple(headers), rows)
+
+
+def _entry(text: str, ours: float) -> Entry:
+    return Entry(text, None if math.isnan(ours) else ours)
 
 
 def overall(settings: Sequence[Setting], measures: Sequence[str]) -> list[str]:
@@ -48,7 +57,7 @@ def overall(settings: Sequence[Setting], measures: Sequence[str]) -> list[str]:
 
 
 def _competing(setting: Setting, measure: str) -> dict[str, dict[int, float]]:
-    hidden = setting.plan.leaking
+    hidden = setting.plan.spoiled
     return {name: own for name, own in scores_of(setting, measure).items() if name not in hidden}
 
 
