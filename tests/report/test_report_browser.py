@@ -5,16 +5,22 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from parsed import made
+from test_report_page import single
 
 from fedakd import report
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1280, "height": 900}
+SHEET = {"width": 703, "height": 1045}  # what the margins leave of A4
+METHODS = ("cffl", "cgsv", "fedave", "fedsac", "pfedck", "feddc", "fedas", "fedmpr", "fedavg", "fedakd")
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: install chromium")
 
@@ -33,6 +39,17 @@ def browser() -> Iterator[Any]:
 def address(results, tmp_path_factory) -> str:
     path: Path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(report.html(results), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory) -> str:
+    """Five settings, eighteen methods, 34 clients."""
+    variants = [f"fedakd(alpha=0.{at},beta=0.5)" for at in range(1, 8)]
+    levels = {one: [0.1 + 0.01 * at] * 2 for at, one in enumerate(("standalone", *METHODS, *variants))}
+    setting = made(levels, clients=34)
+    path: Path = tmp_path_factory.mktemp("crowd") / "report.html"
+    path.write_text(report.html(replace(single(setting), settings=(setting,) * 5)), encoding="utf-8")
     return path.as_uri()
 
 
@@ -144,6 +161,88 @@ def test_letters_stay_within_their_chart(visit):
         assert visit(viewport=viewport).page.evaluate(outside) == []
 
 
+def test_no_words_of_a_chart_lie_on_others(visit, address, crowd, tmp_path):
+    """Numbers beside the name of their axis, lines of names, remarks beside legends."""
+    overprinted = """() => [...document.querySelectorAll('figure svg[role=img]')].flatMap((svg) => {
+        const texts = [...svg.querySelectorAll('text')].map((one) => [one, one.getBoundingClientRect()]);
+        const over = ([, a], [, b]) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+            && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3;
+        return texts.flatMap((one, at) => texts.slice(0, at).filter((other) => over(one, other))
+            .map((other) => `${svg.parentElement.id}: ${one[0].textContent} on ${other[0].textContent}`));
+    })"""
+    halves = tmp_path / "report.html"
+    halves.write_text(report.html(single(made({"standalone": [0.8] * 2, "fedavg": [0.83] * 2}, clients=7))))
+    assert ">87.5</text>" in halves.read_text()
+    for viewport in (DESK, PHONE):
+        for own in (address, crowd, halves.as_uri()):
+            page = visit(viewport=viewport, address=own).page
+            page.evaluate("document.querySelectorAll('.panel').forEach((one) => one.className = 'panel')")
+            assert page.evaluate(overprinted) == []
+
+
+def test_a_result_table_is_whole_and_a_long_one_scrolls(visit, crowd):
+    desk = visit(address=crowd)
+    heights = "(one) => [one.scrollHeight, one.clientHeight]"
+    assert desk.page.locator("#s1-accuracy tbody tr").count() == 18
+    for table in ("#overview-average", "#s1-accuracy", "#s1-fairness"):
+        inside, shown = desk.page.locator(f".box:has({table})").evaluate(heights)
+        assert inside == shown
+    inside, shown = desk.page.locator(".box:has(#s1-clients)").evaluate(heights)  # 34 lines
+    assert shown < 600 < inside
+
+
+def test_edges_beyond_which_more_follows_are_in_shade(visit, crowd):
+    box = visit(address=crowd).page.locator(".box:has(#s1-clients)")
+    shades = """(one) => ["::after", "::before"].map((end) => getComputedStyle(one, end))
+        .map((style) => style.content !== 'none' && style.backgroundImage.includes('gradient'))"""
+
+    def seen() -> tuple[set[str], list[bool]]:
+        box.page.wait_for_function("document.querySelector('.more-right, .more-left')")
+        box.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+        return set(box.get_attribute("class").split()) - {"box"}, box.evaluate(shades)
+
+    assert seen() == ({"more-right", "more-below"}, [True, True])
+    box.evaluate("(one) => one.scrollTo(9999, 0)")
+    assert seen() == ({"more-left", "more-below"}, [False, True])
+    box.evaluate("(one) => one.scrollTo(50, 9999)")
+    assert seen() == ({"more-left", "more-right", "more-above"}, [True, False])
+
+
+def test_tables_of_many_settings_stand_below_each_other(visit, crowd):
+    places = "(all) => all.map((one) => one.getBoundingClientRect().left)"
+    for own, columns in (({}, 2), ({"address": crowd}, 1)):
+        lefts = visit(**own).page.locator(".pair > div").evaluate_all(places)
+        assert len(lefts) == 4
+        assert len(set(lefts)) == columns
+
+
+def test_the_keyboard_stops_at_what_can_be_scrolled_alone(visit):
+    asked = """(all) => all.filter((one) => one.checkVisibility()).map((one) => [
+        one.scrollWidth > one.clientWidth + 1 || one.scrollHeight > one.clientHeight + 1,
+        one.tabIndex === 0, one.getAttribute("role") === "region",
+        one.getAttribute("aria-label") === one.querySelector("caption").textContent,
+    ])"""
+    desk = visit()
+    counts = []
+    for width in (1280, 390, 1280):
+        desk.page.set_viewport_size({"width": width, "height": 900})
+        desk.page.wait_for_timeout(200)
+        found = desk.page.locator(".box").evaluate_all(asked)
+        assert all(len(set(one)) == 1 for one in found)
+        counts.append(sum(one[0] for one in found))
+    assert counts[0] == counts[2] < counts[1]
+
+
+def test_a_box_that_comes_into_sight_can_be_reached(visit):
+    phone = visit(viewport=PHONE)
+    box = phone.page.locator(".box:has(#s1-gains-numbers)")
+    assert box.get_attribute("tabindex") is None
+    phone.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    wide = phone.page.locator(".box:has(#s1-m1-numbers)")
+    phone.page.wait_for_function("document.querySelector('.box:has(#s1-m1-numbers)').tabIndex === 0")
+    assert wide.get_attribute("role") == "region"
+
+
 def test_one_method_is_chosen_at_a_time_and_all_are_there_without_scripts(visit):
     desk = visit()
     shown = desk.page.locator("#s1 .panel:visible")
@@ -153,6 +252,8 @@ def test_one_method_is_chosen_at_a_time_and_all_are_there_without_scripts(visit)
     assert shown.count() == 1
     plain = visit(java_script_enabled=False)
     assert plain.page.locator("#s1 .panel:visible").count() == 4
+    assert plain.page.locator(".legend label:visible").count() > 0
+    assert plain.page.locator(".legend input:visible").count() == 0  # they would do nothing
     assert plain.page.locator("select:visible").count() == 0
 
 
@@ -165,6 +266,44 @@ def test_a_curve_can_be_put_away(visit):
     assert not curve.is_visible()
     box.check()
     assert curve.is_visible()
+
+
+def test_fedakds_charts_are_shown_first(visit):
+    assert visit().page.locator("#s1 .panel:visible h4").inner_text() == "FedAKD (personal)"
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_sheet_holds_all_of_its_width_and_one_method(visit, address, crowd, scripts):
+    for own in (address, crowd):
+        sheet = visit(address=own, viewport=SHEET, java_script_enabled=scripts).page
+        sheet.emulate_media(media="print")
+        assert sheet.locator("#s1 .panel:visible").count() == 1
+        assert sheet.locator("#s1 .panel:visible h4").inner_text().startswith("FedAKD")
+        assert sheet.locator("#s1-gains-numbers").is_hidden()  # what is closed stays closed
+        beyond = """(all) => all.filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
+            .map((one) => one.id || one.outerHTML.slice(0, 80))"""
+        assert sheet.locator("table:visible, svg:visible, p:visible, pre:visible").evaluate_all(beyond) == []
+
+
+def test_a_sheet_is_begun_for_a_setting_not_for_the_first_section(visit, crowd):
+    sheet = visit(address=crowd, viewport=SHEET).page
+    sheet.emulate_media(media="print")
+    breaks = sheet.locator("main > section").evaluate_all(
+        "(all) => all.map((one) => [one.id, getComputedStyle(one).breakBefore])"
+    )
+    assert dict(breaks) == {"overview": "auto", "repeat": "auto", **{f"s{at}": "page" for at in range(1, 6)}}
+
+
+def test_no_table_is_printed_on_another(visit, address, crowd):
+    for own in (address, crowd):
+        sheet = visit(address=own, viewport=SHEET).page
+        sheet.emulate_media(media="print")
+        boxes = sheet.locator(".box:visible").evaluate_all(
+            "(all) => all.map((one) => one.getBoundingClientRect())"
+        )
+        ends = sorted((one["top"], one["bottom"]) for one in boxes)
+        assert len(ends) > 10
+        assert all(above[1] <= below[0] for above, below in pairwise(ends))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -184,10 +323,10 @@ def test_nothing_overflows_on_a_phone(visit, scheme):
 def test_the_header_of_a_tall_table_stays_in_sight(visit):
     desk = visit()
     desk.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    box = desk.page.locator(".box:has(#s1-m0-numbers)")
+    box = desk.page.locator(".box:has(#s1-m1-numbers)")  # FedAKD's, which is shown
     box.evaluate("(one) => { one.style.maxHeight = '10rem'; one.scrollTop = 200; }")
     top = box.bounding_box()["y"]
-    header = desk.page.locator("#s1-m0-numbers thead th").first.bounding_box()
+    header = desk.page.locator("#s1-m1-numbers thead th").first.bounding_box()
     assert abs(header["y"] - top) <= 2
 
 

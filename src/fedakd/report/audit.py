@@ -23,7 +23,7 @@ SHIFT: Columns = {
     "drawn": lambda client: _shift(client, "drawn"),
     "on test": lambda client: _shift(client, "test_realised"),
     "effective n": lambda client: _shift(client, "effective_size", 0),
-    "KL(x)": lambda client: _shift(client, "gaussian_kl"),
+    "KL(x)": lambda client: _divergence(client),
     "KL(y)": lambda client: _shift(client, "label_kl", 3),
 }
 LEGEND = (
@@ -72,8 +72,9 @@ def overlap(audit: dict[str, Any]) -> int:
 def divergence(audit: dict[str, Any] | None, client: int) -> float:
     """How far the client's inputs are from the pool: its KL; nan where that was not measured."""
     shift = audit["clients"][client]["shift"] if audit else None
-    value = shift["gaussian_kl"] if shift else None
-    return math.nan if value is None else float(value)
+    if not shift:
+        return math.nan
+    return math.inf if shift["gaussian_kl"] is None else float(shift["gaussian_kl"])
 
 
 def train_rows(audit: dict[str, Any] | None, client: int) -> float:
@@ -81,5 +82,10 @@ def train_rows(audit: dict[str, Any] | None, client: int) -> float:
 
 
 def _shift(client: dict[str, Any], field: str, digits: int = 2) -> Entry:
-    """An infinite divergence was stored as nothing."""
     return number(client["shift"][field], digits) if client["shift"] else Entry("")
+
+
+def _divergence(client: dict[str, Any]) -> Entry:
+    """What is infinite was stored as nothing."""
+    infinite = client["shift"] and client["shift"]["gaussian_kl"] is None
+    return Entry("infinite") if infinite else _shift(client, "gaussian_kl")

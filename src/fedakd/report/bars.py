@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 from markupsafe import Markup
 
@@ -28,12 +29,13 @@ from fedakd.report.charts import (
 )
 from fedakd.report.table import Entry, Table, number
 from fedakd.report.tables import gain
-from fedakd.summary import named
+from fedakd.summary import Row, named
 from fedakd.tables import costs
 
-STEP = 24  # from line to line
+STEP = 24  # from method to method, if its name takes one line
+LINE = 13  # from line to line of a name
 LETTER = 6.6  # about the width of one
-LONGEST = 24  # letters of a name beside a chart
+LONGEST = 24  # letters of a line of a name
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,15 @@ def gains(setting: Setting, drawn: Mapping[str, Look], name: str) -> list[Chart]
     keep = [Bar(row.label, drawn[row.method], *_order(row.spread)) for row in others]
     return [
         intervals(f"{name}-gains", "Mean gain, with its 95 % interval", "points gained by joining", pay),
-        intervals(f"{name}-cf", "CF, with its 95 % interval", "CF (100: order kept, 0: order lost)", keep),
+        intervals(f"{name}-cf", _order_title(others), "CF (100: order kept, 0: order lost)", keep),
     ]
+
+
+def _order_title(rows: Sequence[Row]) -> str:
+    """Seeds have an interval over their clients each; there is none of the mean."""
+    if max(len(row.seeds) for row in rows) == 1:
+        return "CF, with its 95 % interval"
+    return "CF, mean over seeds; line: 95 % interval of a single seed, averaged over seeds"
 
 
 def _order(spreads: dict[str, Spread]) -> tuple[float, float, float]:
@@ -66,11 +75,11 @@ def _order(spreads: dict[str, Spread]) -> tuple[float, float, float]:
 
 def intervals(name: str, title: str, label: str, bars: Sequence[Bar]) -> Chart:
     x = Scale(*reach([0.0, *(end for bar in bars for end in (bar.value, bar.low, bar.high))]), *_room(bars))
-    parts = [_frame(x, len(bars), label), *(_interval(bar, x, at) for at, bar in enumerate(bars))]
+    parts = [_frame(x, bars, label), *(_interval(bar, x, at) for bar, at in _places(bars))]
     told = f"{title}. " + "; ".join(_told(bar) for bar in bars)
     rows = tuple((Entry(bar.label), *map(number, (bar.value, bar.low, bar.high))) for bar in bars)
     numbers = Table(f"{name}-numbers", title, ("method", "value", "from", "to"), rows)
-    return Chart(name, title, picture(name, title, told, _height(len(bars)), parts), numbers)
+    return Chart(name, title, picture(name, title, told, _bottom(bars) + BOTTOM, parts), numbers)
 
 
 def cost(setting: Setting, drawn: Mapping[str, Look], name: str) -> list[Chart]:
@@ -86,44 +95,65 @@ def cost(setting: Setting, drawn: Mapping[str, Look], name: str) -> list[Chart]:
             f"{name}-{key}",
             title,
             unit,
-            [Bar(named(one), drawn[one], own[key]) for one, own in found.items()],
+            [Bar(named(one), drawn[one], _known(own[key])) for one, own in found.items()],
         )
         for key, (title, unit) in shown.items()
     ]
 
 
+def _known(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
 def lengths(name: str, title: str, unit: str, bars: Sequence[Bar]) -> Chart:
-    x = Scale(0.0, max((bar.value for bar in bars), default=0.0) * 1.15 or 1.0, *_room(bars))
-    parts = [_frame(x, len(bars), unit), *(_length(bar, x, at) for at, bar in enumerate(bars))]
-    told = f"{title}. " + "; ".join(f"{bar.label}: {bar.value:.3g} {unit}" for bar in bars)
+    known = [bar.value for bar in bars if not math.isnan(bar.value)]
+    x = Scale(0.0, max(known, default=0.0) * 1.15 or 1.0, *_room(bars))
+    parts = [_frame(x, bars, unit), *(_length(bar, x, at) for bar, at in _places(bars))]
+    told = f"{title}. " + "; ".join(f"{bar.label}: {_amount(bar)} {unit}" for bar in bars)
     rows = tuple((Entry(bar.label), number(bar.value, 4)) for bar in bars)
     numbers = Table(f"{name}-numbers", title, ("method", unit), rows)
-    return Chart(name, title, picture(name, title, told, _height(len(bars)), parts), numbers)
+    return Chart(name, title, picture(name, title, told, _bottom(bars) + BOTTOM, parts), numbers)
 
 
-def _height(count: int) -> float:
-    return TOP + STEP * count + BOTTOM
+def _lines(bar: Bar) -> list[str]:
+    """A name is never cut: two could become one."""
+    return wrap(bar.label, LONGEST)
+
+
+def _step(bars: Sequence[Bar]) -> float:
+    return STEP + LINE * max((len(_lines(bar)) - 1 for bar in bars), default=0)
+
+
+def _bottom(bars: Sequence[Bar]) -> float:
+    return TOP + _step(bars) * len(bars)
+
+
+def _places(bars: Sequence[Bar]) -> list[tuple[Bar, float]]:
+    """Each with the height of its middle."""
+    return [(bar, TOP + _step(bars) * (at + 0.5)) for at, bar in enumerate(bars)]
 
 
 def _room(bars: Sequence[Bar]) -> tuple[float, float]:
     """From where to where values are drawn: beside the longest name."""
-    longest = max((min(len(bar.label), LONGEST) for bar in bars), default=0)
+    longest = max((len(own) for bar in bars for own in _lines(bar)), default=0)
     return 14 + LETTER * longest, WIDTH - RIGHT
 
 
-def _frame(x: Scale, count: int, label: str) -> Markup:
-    y = Scale(0, 1, TOP + STEP * count, TOP)
+def _frame(x: Scale, bars: Sequence[Bar], label: str) -> Markup:
+    y = Scale(0, 1, _bottom(bars), TOP)
     zero = line([(x(0), y.start), (x(0), y.end)], "zero") if x.low <= 0 <= x.high else Markup("")
     return grid_x(x, y, label) + zero
 
 
 def _name(bar: Bar, x: Scale, middle: float) -> Markup:
-    short = bar.label if len(bar.label) <= LONGEST else f"{bar.label[: LONGEST - 1]}…"
-    return text(x.start - 8, middle + 4, short, "tick end")
+    own = _lines(bar)
+    first = middle + 4 - LINE * (len(own) - 1) / 2
+    return Markup("").join(
+        text(x.start - 8, first + LINE * at, words, "tick end") for at, words in enumerate(own)
+    )
 
 
-def _interval(bar: Bar, x: Scale, at: int) -> Markup:
-    middle = TOP + STEP * (at + 0.5)
+def _interval(bar: Bar, x: Scale, middle: float) -> Markup:
     parts = [_name(bar, x, middle)]
     if not math.isnan(bar.low):
         parts.append(line([(x(bar.low), middle), (x(bar.high), middle)], "whisker"))
@@ -132,12 +162,17 @@ def _interval(bar: Bar, x: Scale, at: int) -> Markup:
     return Markup('<g class="{}">{}</g>').format(bar.look.hue, Markup("").join(parts))
 
 
-def _length(bar: Bar, x: Scale, at: int) -> Markup:
-    middle = TOP + STEP * (at + 0.5)
+def _length(bar: Bar, x: Scale, middle: float) -> Markup:
+    if math.isnan(bar.value):
+        return _name(bar, x, middle) + text(x(0) + 4, middle + 4, _amount(bar))
     box = Markup('<rect class="bar {}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="12"/>').format(
         bar.look.hue, x(0), middle - 6, max(x(bar.value) - x(0), 0)
     )
-    return _name(bar, x, middle) + box + text(x(bar.value) + 4, middle + 4, f"{bar.value:.3g}")
+    return _name(bar, x, middle) + box + text(x(bar.value) + 4, middle + 4, _amount(bar))
+
+
+def _amount(bar: Bar) -> str:
+    return "unknown" if math.isnan(bar.value) else f"{bar.value:.3g}"
 
 
 def _told(bar: Bar) -> str:

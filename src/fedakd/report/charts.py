@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -17,6 +18,7 @@ from fedakd.report.table import Table
 
 WIDTH = 420
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 44  # margins around the plotted area
+DIGIT = 7.5  # about the width of one
 HUES = 6  # colours beside the one of the reference
 SHAPES = ("circle", "square", "diamond", "triangle")
 MORE_SHAPES = (*SHAPES, "wedge", "plus")  # these two are small, and no good on a line
@@ -83,6 +85,12 @@ def vertical(values: Iterable[float], height: float) -> Scale:
     return Scale(*reach(values), height - BOTTOM, TOP)
 
 
+def beside(y: Scale) -> float:
+    """Where the plotted area starts: right of the upright axis' name and the longest of its numbers."""
+    longest = max((len(_number(place)) for place in ticks(y.low, y.high)), default=0)
+    return max(LEFT, 24 + DIGIT * longest)
+
+
 def reach(values: Iterable[float], floor: float | None = None) -> tuple[float, float]:
     """A little more than the range of the values that are known, never empty."""
     known = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
@@ -110,13 +118,23 @@ def axes(x: Scale, y: Scale, x_label: str, y_label: str, whole: bool = False) ->
 
 
 def grid_x(x: Scale, y: Scale, label: str, whole: bool = False) -> Markup:
-    places = [one for one in ticks(x.low, x.high) if not whole or one == int(one)]
+    places = [one for one in _fitting(x) if not whole or one == int(one)]
     line = Markup('<path class="grid" d="M{} {}V{}"/><text class="tick mid" x="{}" y="{}">{}</text>')
     parts = [
         line.format(_u(x(p)), _u(y.start), _u(y.end), _u(x(p)), _u(y.start + 16), _number(p)) for p in places
     ]
     name = Markup('<text class="axis mid" x="{}" y="{}">{}</text>')
     return Markup("").join([*parts, name.format(_u((x.start + x.end) / 2), _u(y.start + 36), label)])
+
+
+def _fitting(x: Scale) -> list[float]:
+    """As many ticks as their numbers leave room for side by side."""
+    for most in (6, 4, 3, 2):
+        places = ticks(x.low, x.high, most)
+        widest = DIGIT * max((len(_number(place)) for place in places), default=0) + 8
+        if all(x(b) - x(a) >= widest for a, b in pairwise(places)):
+            break
+    return places
 
 
 def grid_y(y: Scale, x: Scale) -> Markup:

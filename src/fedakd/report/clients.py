@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fedakd.compare.results import Setting
+from fedakd.fairness import ROUNDING
+from fedakd.paper.overall import SUBJECT
 from fedakd.plan import REFERENCE
 from fedakd.report.audit import divergence, train_rows
 from fedakd.report.charts import Chart
@@ -16,6 +18,9 @@ from fedakd.report.scatter import Point, scatter
 from fedakd.report.table import Entry, Table, number
 from fedakd.report.tables import mean_of
 from fedakd.summary import Row
+
+NOBODY = "No client has an accuracy alone and after joining: there is nothing to draw."
+INFINITE = "the shift of every client is infinite, as its rows span fewer dimensions than the pool"
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Client:
     gain: float
     low: float
     high: float
-    shift: float  # KL of its inputs against the pool
+    shift: float  # KL of its inputs against the pool, which can be infinite
     rows: float
     contribution: float
 
@@ -51,8 +56,10 @@ class Panel:
 
 
 def panels(setting: Setting, name: str) -> list[Panel]:
+    """The first is what is shown until another is chosen."""
     others = [row for row in setting.rows if row.judged and row.method != REFERENCE]
-    return [panel(row, clients_of(setting, row), f"{name}-m{at}") for at, row in enumerate(others)]
+    numbered = sorted(enumerate(others), key=lambda one: one[1].method.split("(")[0] != SUBJECT)
+    return [panel(row, clients_of(setting, row), f"{name}-m{at}") for at, row in numbered]
 
 
 def clients_of(setting: Setting, row: Row) -> list[Client]:
@@ -80,26 +87,25 @@ def _client(setting: Setting, row: Row, place: int, client: int, alone: float) -
 
 
 def panel(row: Row, found: Sequence[Client], name: str) -> Panel:
-    drawn = {
-        "": dumbbell(f"{name}-dumbbell", f"{row.label}: what each client gains", _pairs(found)),
-        "fairness": _fairness(row, found, f"{name}-fairness"),
-        "shift": _gain_against("shift", "KL(x) from the pool", row, found, f"{name}-shift"),
-        "rows": _gain_against("rows", "training rows", row, found, f"{name}-rows"),
-        "contribution": _contribution(row, found, f"{name}-contribution"),
-    }
-    if drawn["shift"]:
-        del drawn["rows"]  # the better explanation is there
-    absent = tuple(ABSENT[key] for key, chart in drawn.items() if chart is None)
-    charts = tuple(chart for chart in drawn.values() if chart is not None)
+    compared = any(not math.isnan(one.gain) for one in found)
+    drawn = [
+        dumbbell(f"{name}-dumbbell", f"{row.label}: what each client gains", _pairs(found)),
+        *(_scatters(row, found, name) if compared else [NOBODY]),
+    ]
+    charts = tuple(one for one in drawn if isinstance(one, Chart))
+    absent = tuple(one for one in drawn if isinstance(one, str))
     return Panel(name, row.label, charts, absent, _numbers(row, found, name))
 
 
-ABSENT = {
-    "fairness": "No client has an accuracy alone and after joining.",
-    "shift": "Shift against gain is not drawn: no shift of inputs was measured, or it is infinite.",
-    "rows": "Training rows against gain is not drawn: no audit is stored.",
-    "contribution": "Contribution against accuracy is not drawn: the method keeps no account of them.",
-}
+def _scatters(row: Row, found: Sequence[Client], name: str) -> list[Chart | str]:
+    """Each chart, or why it is not there; gains are drawn against rows only where shifts cannot be."""
+    by_shift = _by_shift(row, found, f"{name}-shift")
+    return [
+        _fairness(row, found, f"{name}-fairness"),
+        by_shift,
+        *([] if isinstance(by_shift, Chart) else [_by_rows(row, found, f"{name}-rows")]),
+        _contribution(row, found, f"{name}-contribution"),
+    ]
 
 
 def _pairs(found: Sequence[Client]) -> list[Pair]:
@@ -113,32 +119,53 @@ def _pairs(found: Sequence[Client]) -> list[Pair]:
     ]
 
 
-def _fairness(row: Row, found: Sequence[Client], name: str) -> Chart | None:
+def _fairness(row: Row, found: Sequence[Client], name: str) -> Chart:
     points = _points(found, lambda one: 100 * one.alone, lambda one: 100 * one.joined)
     labels = "accuracy alone (points)", "accuracy after joining (points)"
     title = f"{row.label}: do stronger clients stay stronger?"
     return scatter(name, title, points, *labels, told(cf_of(row)), rest="diagonal")
 
 
-def _gain_against(field: str, label: str, row: Row, found: Sequence[Client], name: str) -> Chart | None:
-    points = _points(found, lambda one: float(getattr(one, field)), lambda one: 100 * one.gain)
-    title = f"{row.label}: {'shift' if field == 'shift' else 'training rows'} against gain"
-    left_out = len([one for one in found if not math.isnan(one.gain)]) - len(points)
-    remark = told(of_seeds(points, row.seeds)) + f" ({left_out} infinite, left out)" * bool(left_out)
-    return scatter(name, title, points, label, "gain (points)", remark, rest="level")
+def _by_shift(row: Row, found: Sequence[Client], name: str) -> Chart | str:
+    points = _points(found, lambda one: one.shift, lambda one: 100 * one.gain)
+    infinite = sum(math.isinf(one.shift) and not math.isnan(one.gain) for one in found)
+    if not points:
+        why = INFINITE if infinite else "no shift of inputs was measured"
+        return f"Shift against gain is not drawn: {why}."
+    remark = told(of_seeds(points, row.seeds)) + f"\n{infinite} left out: shift is infinite" * bool(infinite)
+    title, labels = f"{row.label}: shift against gain", ("KL(x) from the pool", "gain (points)")
+    return scatter(name, title, points, *labels, remark, rest="level")
 
 
-def _contribution(row: Row, found: Sequence[Client], name: str) -> Chart | None:
+def _by_rows(row: Row, found: Sequence[Client], name: str) -> Chart | str:
+    points = _points(found, lambda one: one.rows, lambda one: 100 * one.gain)
+    if not points or _alike(points):
+        why = "all clients have equally many" if points else "no audit is stored"
+        return f"Training rows against gain is not drawn: {why}."
+    title, labels = f"{row.label}: training rows against gain", ("training rows", "gain (points)")
+    return scatter(name, title, points, *labels, told(of_seeds(points, row.seeds)), rest="level")
+
+
+def _contribution(row: Row, found: Sequence[Client], name: str) -> Chart | str:
     points = _points(found, lambda one: one.contribution, lambda one: 100 * one.joined)
+    if not points or _alike(points):
+        holds = "holds all contributions to be equal" if points else "keeps no account of contributions"
+        return f"Contribution against accuracy is not drawn: the method {holds}."
     labels = "contribution, as the method holds it", "accuracy after joining (points)"
     remark = told(of_seeds(points, row.seeds))
     return scatter(name, f"{row.label}: contribution against accuracy", points, *labels, remark)
 
 
+def _alike(points: Sequence[Point]) -> bool:
+    """In every seed all clients stand at one place: there is nothing to be read from where they stand."""
+    seeds = {one.seed: [other.x for other in points if other.seed == one.seed] for one in points}
+    return all(max(own) - min(own) <= 1e-6 * max(map(abs, own)) for own in seeds.values())
+
+
 def _points(
     found: Sequence[Client], across: Callable[[Client], float], up: Callable[[Client], float]
 ) -> list[Point]:
-    points = [Point(across(one), up(one), one.seed, one.gain < 0, one.told) for one in found]
+    points = [Point(across(one), up(one), one.seed, one.gain < -ROUNDING, one.told) for one in found]
     return [point for point in points if math.isfinite(point.x) and math.isfinite(point.y)]
 
 
@@ -161,4 +188,6 @@ def _numbers(row: Row, found: Sequence[Client], name: str) -> Table:
 
 
 def _known(value: float, digits: int) -> Entry:
+    if math.isinf(value):
+        return Entry("infinite")
     return Entry("") if math.isnan(value) else number(value, digits)

@@ -41,14 +41,24 @@ def told(found: Sequence[Correlation]) -> str:
     """One seed with its interval; several by their mean, from least to most, with the mean interval below."""
     known = [one.r for one in found if not math.isnan(one.r)]
     if not known:
-        return "r undefined"
+        return "correlation undefined"
     low, high = mean_of([one.low for one in found]), mean_of([one.high for one in found])
-    interval = "no interval" if math.isnan(low) else f"95 % {_short(low)} to {_short(high)}"
+    interval = "" if math.isnan(low) else f"{_short(low)} to {_short(high)}"
     if len(found) == 1:
-        return f"r = {_short(known[0])}, {interval}"
-    few = "" if len(known) == len(found) else f", undefined in {len(found) - len(known)}"
-    ends = f"seeds {_short(min(known))} to {_short(max(known))}{few}"
-    return f"mean r = {_short(fmean(known))}, {ends}\nof one seed: {interval}"
+        return (
+            f"correlation {_short(known[0])} ({f'95 % interval {interval}' if interval else 'no interval'})"
+        )
+    return "\n".join(_of_several(known, len(found) - len(known), interval))
+
+
+def _of_several(known: Sequence[float], undefined: int, interval: str) -> list[str]:
+    ends = f"{_short(min(known))} to {_short(max(known))}"
+    seeds = f"{len(known)} seed{'s' if len(known) > 1 else ''}"
+    lines = [
+        f"mean correlation {_short(fmean(known))} ({seeds}: {ends})",
+        f"a single seed's 95 % interval, averaged: {interval}" if interval else "no interval in any seed",
+    ]
+    return [*lines, *([f"undefined in {undefined}"] if undefined else [])]
 
 
 def _short(r: float) -> str:

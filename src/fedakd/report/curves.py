@@ -12,12 +12,25 @@ from fedakd.compare.results import Setting
 from fedakd.experiment import Cell
 from fedakd.fairness import cf_coefficient
 from fedakd.plan import REFERENCE
-from fedakd.report.charts import Chart, Key, Look, Scale, axes, horizontal, line, mark, picture, vertical
+from fedakd.report.charts import (
+    Chart,
+    Key,
+    Look,
+    Scale,
+    axes,
+    beside,
+    horizontal,
+    line,
+    mark,
+    picture,
+    vertical,
+)
 from fedakd.report.table import Entry, Table, number
 from fedakd.report.tables import mean_of
 from fedakd.summary import Row, accuracies
 
 HEIGHT = 300
+FEW = 30  # points of a curve that can be marked one by one
 Curve = dict[int, float]  # round -> value
 Measure = Callable[[Cell, str, list[float]], Curve]
 
@@ -82,8 +95,8 @@ def _mean(curves: Sequence[Curve]) -> Curve:
 
 
 def chart(name: str, title: str, y_label: str, curves: dict[str, Curve], drawn: Mapping[str, Look]) -> Chart:
-    x = horizontal([at for own in curves.values() for at in own])
     y = vertical([value for own in curves.values() for value in own.values()], HEIGHT)
+    x = horizontal([at for own in curves.values() for at in own], left=beside(y))
     keys = tuple(Key(place, label, drawn[label]) for place, label in enumerate(curves))
     series = [_series(key, curves[key.label], x, y) for key in keys]
     told = f"{title}. " + "; ".join(_told(key.label, curves[key.label]) for key in keys)
@@ -95,9 +108,11 @@ def _series(key: Key, curve: Curve, x: Scale, y: Scale) -> Markup:
     points = [(x(at), y(value)) for at, value in curve.items()]
     if not points:
         return Markup("")
+    judged = points[:-1] if len(points) <= FEW else []
     last = f"{key.label}: {list(curve.values())[-1]:.1f} after round {list(curve)[-1]}"
     parts = [
         line(points, "curve", key.look.dash),
+        *(mark(key.look.shape, *point, "dot", size=2.8) for point in judged),
         mark(key.look.shape, *points[-1], "dot", last),
     ]
     group = Markup('<g class="{}" data-series="{}">{}</g>')

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from fedakd.fairness import ROUNDING
 from fedakd.report.charts import BOTTOM, LEFT, WIDTH, Chart, Scale, grid_x, line, mark, picture, reach, text
 
 STEP = 20  # from client to client
@@ -26,6 +27,10 @@ class Pair:
     @property
     def gain(self) -> float:
         return self.joined - self.alone
+
+    @property
+    def loses(self) -> bool:
+        return self.gain < -ROUNDING
 
 
 def dumbbell(name: str, title: str, pairs: Sequence[Pair]) -> Chart:
@@ -59,20 +64,26 @@ def _line(one: Pair, x: Scale, middle: float) -> Markup:
     if math.isnan(one.gain):
         return label + text(WIDTH - 6, middle + 4, "unknown", "tick end")
     start, end = x(100 * one.alone), x(100 * one.joined)
-    kind, shape = ("down", "square") if one.gain < 0 else ("up", "circle")
+    kind, shape = ("down", "square") if one.loses else ("up", "circle")
     told = f"client {one.client}: alone {100 * one.alone:.1f}, joined {100 * one.joined:.1f}"
     parts = [
-        label,
         line([(start, middle), (end, middle)], f"way {kind}"),
-        mark("circle", start, middle, "hollow", told),
-        mark(shape, end, middle, kind, told),
-        text(WIDTH - 6, middle + 4, _points(one.gain), "tick end"),
+        mark("circle", start, middle, "hollow"),
+        mark(shape, end, middle, kind),
     ]
-    return Markup("").join(parts)
+    way = Markup("<g><title>{}</title>{}</g>").format(told, Markup("").join(parts))
+    return label + way + text(WIDTH - 6, middle + 4, _points(one.gain), "tick end")
 
 
 def _points(gain: float) -> str:
-    return f"{round(100 * gain, 1) + 0.0:+.1f}"
+    """One digit, or the first that tells a small change from none.
+
+    >>> _points(0.0312), _points(-0.0004), _points(0.0)
+    ('+3.1', '-0.04', '0.0')
+    """
+    if abs(gain) <= ROUNDING:
+        return "0.0"
+    return f"{100 * gain:+.1f}" if abs(gain) >= 0.0005 else f"{100 * gain:+.1g}"
 
 
 def _told(title: str, order: Sequence[Pair]) -> str:
@@ -80,5 +91,5 @@ def _told(title: str, order: Sequence[Pair]) -> str:
     ends = "; ".join(
         f"client {one.client} from {100 * one.alone:.1f} to {100 * one.joined:.1f}" for one in known
     )
-    worse = sum(one.gain < 0 for one in known)
+    worse = sum(one.loses for one in known)
     return f"{title}, means over seeds; {worse} of {len(known)} clients lose. {ends}."

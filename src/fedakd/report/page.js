@@ -1,5 +1,6 @@
 "use strict";
 // Without this file everything is shown: all methods, tables as they were written.
+document.documentElement.classList.add("js");
 
 function key(row, column) {
   const cell = row.cells[column];
@@ -63,4 +64,34 @@ for (const box of document.querySelectorAll(".legend input")) {
     const series = figure.querySelector(`g[data-series="${box.dataset.series}"]`);
     if (series) series.classList.toggle("away", !box.checked);
   });
+}
+
+// More is there beyond an edge: in pixels, as a scrolled place need not be whole.
+function edges(box) {
+  box.classList.toggle("more-left", box.scrollLeft > 1);
+  box.classList.toggle("more-right", box.scrollWidth - box.clientWidth - box.scrollLeft > 1);
+  box.classList.toggle("more-above", box.scrollTop > 1);
+  box.classList.toggle("more-below", box.scrollHeight - box.clientHeight - box.scrollTop > 1);
+}
+
+// Only what can be scrolled has to be reached by the keyboard, and then it needs a name.
+function reachable(box) {
+  const label = box.dataset.label || box.querySelector("caption").textContent;
+  const scrolls = box.scrollWidth - box.clientWidth > 1 || box.scrollHeight - box.clientHeight > 1;
+  for (const [name, value] of [["tabindex", "0"], ["role", "region"], ["aria-label", label]]) {
+    if (scrolls) box.setAttribute(name, value);
+    else box.removeAttribute(name);
+  }
+}
+
+// It is told of the first size too, and of boxes that come into sight.
+const sizes = new ResizeObserver((changed) => {
+  for (const { target } of changed) {
+    reachable(target);
+    edges(target);
+  }
+});
+for (const box of document.querySelectorAll(".box")) {
+  sizes.observe(box);
+  box.addEventListener("scroll", () => edges(box), { passive: true });
 }

@@ -12,12 +12,13 @@ from fedakd.report.charts import (
     BOTTOM,
     LEFT,
     MORE_SHAPES,
+    RIGHT,
     TOP,
     WIDTH,
     Chart,
     Scale,
     axes,
-    horizontal,
+    beside,
     line,
     mark,
     picture,
@@ -25,9 +26,10 @@ from fedakd.report.charts import (
     text,
 )
 
-HEIGHT = 346
+HEIGHT = 314  # without the text above the points
 Rest = Literal["diagonal", "level", None]  # y = x, or y = 0
 LINE = 16  # of the text above the points
+UNCHANGED = "joining changes nothing"
 
 
 @dataclass(frozen=True)
@@ -47,23 +49,22 @@ def scatter(
     y_label: str,
     remark: str,
     rest: Rest = None,
-) -> Chart | None:
-    """With a line where joining changes nothing, if the axes have one; nothing without points.
+) -> Chart:
+    """With a line where joining changes nothing, if the axes have one in sight.
 
-    The lines of the remark stand above the points, below the legend.
+    Above the points stand the legend, then the name of that line, then the lines of the remark.
     """
-    if not points:
-        return None
-    x = horizontal([one.x for one in points])
-    above = remark.splitlines()
-    y = Scale(*reach([one.y for one in points]), HEIGHT - BOTTOM, TOP + LINE * (len(above) + 1))
-    shapes = shapes_of(points)
-    dots = [mark(shapes[one.seed], x(one.x), y(one.y), _kind(one.loses), one.told) for one in points]
-    remarks = [text(WIDTH - 12, TOP + LINE * at + 4, own, "remark end") for at, own in enumerate(above, 1)]
-    parts = [axes(x, y, x_label, y_label), _rest(x, y, rest), *dots, _legend(shapes), *remarks]
+    across, up = reach(one.x for one in points), reach(one.y for one in points)
+    ends, remarks = _rest(across, up, rest), remark.splitlines()
+    above = LINE * (len(remarks) + bool(ends))
+    y = Scale(*up, HEIGHT + above - BOTTOM, TOP + LINE + above)
+    x = Scale(*across, beside(y), WIDTH - RIGHT)
+    frame = [axes(x, y, x_label, y_label), _dashed([(x(a), y(b)) for a, b in ends])]
+    parts = [*frame, *_dots(points, x, y), _legend(shapes_of(points)), *_remarks(remarks, bool(ends))]
     seen = f"{len(points)} points, one for each client and seed; {x_label} against {y_label}"
-    told = f"{title}. {seen}; {'; '.join(above)}."
-    return Chart(name, title, picture(name, title, told, HEIGHT, parts))
+    dashed = f", dashed where {UNCHANGED}" if ends else ""
+    told = f"{title}. {seen}{dashed}; {'; '.join(remarks)}."
+    return Chart(name, title, picture(name, title, told, HEIGHT + above, parts))
 
 
 def shapes_of(points: Sequence[Point]) -> dict[int, str]:
@@ -71,6 +72,11 @@ def shapes_of(points: Sequence[Point]) -> dict[int, str]:
     seeds = sorted({one.seed for one in points})
     shapes = MORE_SHAPES if len(seeds) <= len(MORE_SHAPES) else MORE_SHAPES[:1] * len(seeds)
     return dict(zip(seeds, shapes, strict=False))
+
+
+def _dots(points: Sequence[Point], x: Scale, y: Scale) -> list[Markup]:
+    shapes = shapes_of(points)
+    return [mark(shapes[one.seed], x(one.x), y(one.y), _kind(one.loses), one.told) for one in points]
 
 
 def _kind(loses: bool) -> str:
@@ -91,9 +97,24 @@ def _legend(shapes: dict[int, str]) -> Markup:
     return Markup("").join(parts)
 
 
-def _rest(x: Scale, y: Scale, rest: Rest) -> Markup:
+def _remarks(lines: Sequence[str], below_key: bool) -> list[Markup]:
+    first = TOP + LINE * (1 + below_key) + 4
+    return [text(WIDTH - RIGHT, first + LINE * at, own, "remark end") for at, own in enumerate(lines)]
+
+
+def _rest(across: tuple[float, float], up: tuple[float, float], rest: Rest) -> list[tuple[float, float]]:
+    """Both ends of the line where joining changes nothing, or none where it is out of sight."""
     if rest == "diagonal":
-        low, high = max(x.low, y.low), min(x.high, y.high)
-        return line([(x(low), y(low)), (x(high), y(high))], "zero") if low < high else Markup("")
-    inside = rest == "level" and y.low <= 0 <= y.high
-    return line([(x.start, y(0)), (x.end, y(0))], "zero") if inside else Markup("")
+        low, high = max(across[0], up[0]), min(across[1], up[1])
+        return [(low, low), (high, high)] if low < high else []
+    inside = rest == "level" and up[0] <= 0 <= up[1]
+    return [(across[0], 0.0), (across[1], 0.0)] if inside else []
+
+
+def _dashed(ends: Sequence[tuple[float, float]]) -> Markup:
+    """The line, and its name below the legend."""
+    if not ends:
+        return Markup("")
+    level = TOP + LINE
+    sample = line([(LEFT, level), (LEFT + 22, level)], "zero")
+    return line(ends, "zero") + sample + text(LEFT + 28, level + 4, UNCHANGED)
