@@ -23,6 +23,13 @@ def named(folder: Path) -> str:
     return f"{folder.parent.name}-{folder.name}"
 
 
+def test_what_the_document_speaks_of_is_there_and_complete():
+    """FashionMNIST and CIFAR10 without leaks, and the published protocol with and without its own."""
+    ours = {f"fashion-mnist-{one}" for one in ("table1", "table4", "table5", "figure1")}
+    assert {*map(named, FOLDERS)} == {*ours, "cifar10-table1", "released-table1", "unleaked-table1"}
+    assert not [folder for folder in FOLDERS for setting in read(folder).settings if setting.missing]
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=named)
 def test_the_tables_follow_from_the_cells(folder, tmp_path):
     write_outcome(replace(read(folder), folder=tmp_path))
