@@ -25,8 +25,8 @@ from fedakd.paper.latex import latex
 from fedakd.paper.tables import Column, SubTable
 from fedakd.paper.tables import Entry as PaperEntry
 from fedakd.ranking import Standing
+from fedakd.report.cautions import alarms, all_alarms
 from fedakd.report.published import beside, printed
-from fedakd.report.sentences import alarms, all_alarms
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from fedakd.compare.results import Results, Setting, read
 from fedakd.paper.forms import WIDEST
 from fedakd.paper.latex import LATEX, escaped
 from fedakd.report import tables
-from fedakd.report.sentences import alarms, all_alarms
+from fedakd.report.cautions import alarms, all_alarms
 
 DOCUMENT = r"""\documentclass{article}
 \usepackage{booktabs}
