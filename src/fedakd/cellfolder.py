@@ -178,12 +178,15 @@ class CellFolder:
         """Moves what another plan left here out of the way; nothing that was computed is thrown away."""
         if not self.checkpoints() and not (self.path / "done.json").exists():
             return None
-        attic = self.path.parent.parent / "replaced"
-        attic.mkdir(exist_ok=True)
-        free = (attic / f"{self.path.name}-{number}" for number in count())
-        place = next(place for place in free if not place.exists())
+        place = free_place(self.path.parent.parent / "replaced", self.path.name)
         self.path.rename(place)
         return f"{self.path.name} starts anew; what was there is kept in {place}"
+
+
+def free_place(attic: Path, name: str) -> Path:
+    """Where something can be put aside without touching what was put there before."""
+    attic.mkdir(parents=True, exist_ok=True)
+    return next(place for number in count() if not (place := attic / f"{name}-{number}").exists())
 
 
 def write_json(path: Path, value: Any) -> None:

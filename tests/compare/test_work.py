@@ -47,6 +47,19 @@ def test_an_audit_that_was_lost_or_damaged_is_made_again(tmp_path, damage):
     assert path.read_bytes() == before
 
 
+def test_both_audits_of_the_published_protocol_are_made_again(tmp_path):
+    """Its leaking methods stand on rows of their own."""
+    released = {**FEW, "methods": ["fedavg", "fedakd"], "preset": "released"}
+    worked(tmp_path, **released)
+    paths = sorted((tmp_path / "federations").glob("*.json"))
+    before = [path.read_bytes() for path in paths]
+    assert len(paths) == 2
+    for path in paths:
+        path.unlink()
+        Hand(Store(tmp_path), Clerk()).restore_audits(jobs_of(small(**released)))
+        assert [one.read_bytes() for one in paths] == before
+
+
 def test_an_audit_of_rows_that_are_not_those_of_the_cells_is_not_made_up(tmp_path):
     worked(tmp_path, **FEW)
     for path in (tmp_path / "federations").iterdir():

@@ -8,11 +8,10 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedakd.cellfolder import DATA, CellFolder, write_json
+from fedakd.cellfolder import DATA, CellFolder, free_place, write_json
 from fedakd.compare.jobs import Job
 from fedakd.compare.schema import Comparison, comparison
 from fedakd.compare.store import Store
@@ -203,9 +202,8 @@ def record(folder: Path, told: Recorded) -> None:
 
 def set_aside(folder: Path) -> Path:
     """Moves what was told of another comparison away; cells stay where they are."""
-    places = (folder / "replaced" / f"tables-{number}" for number in count())
-    place = next(place for place in places if not place.exists())
-    place.mkdir(parents=True)
+    place = free_place(folder / "replaced", "tables")
+    place.mkdir()
     for path in [path for pattern in WRITTEN for path in folder.glob(pattern)]:
         path.rename(place / path.name)
     return place

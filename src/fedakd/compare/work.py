@@ -95,20 +95,14 @@ class Hand:
 
     def restore_audits(self, jobs: list[Job]) -> None:
         """An audit that was lost is made again from the rows, if they are still those of the cells."""
-        for job in {job.federation: job for job in jobs}.values():
+        for path, job in {self._audit_of(job): job for job in jobs}.items():
             cell = self.store.done(job.name)
-            if cell and not self._audited(job):
+            if cell and not _intact(path):
                 _, ground = self._on(job)
                 if ground.stores[job.method].identity != cell.identity:
-                    self._audit_of(job).unlink()
+                    path.unlink()
                     told = "its rows are not on this machine, and drawn here they are others"
                     self.foreman.watching.noticed(f"{job.label}: the audit is lost: {told}")
-
-    def _audited(self, job: Job) -> bool:
-        try:
-            return audit_in(self._audit_of(job)) is not None
-        except PlanError:
-            return False
 
     def _audit_of(self, job: Job) -> Path:
         leak = job.plan.leaks(job.method)
@@ -167,3 +161,10 @@ class Hand:
             progress = self.foreman.watching.fetching
             self._dataset = (job.plan.dataset, load(job.plan.dataset, self.data_dir, progress=progress))
         return self._dataset[1]
+
+
+def _intact(audit: Path) -> bool:
+    try:
+        return audit_in(audit) is not None
+    except PlanError:
+        return False

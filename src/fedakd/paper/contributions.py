@@ -22,6 +22,7 @@ from fedakd.summary import accuracies, named
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+TELLING = ("fedavg", "cffl", "cgsv", "fedave", "fedsac")  # methods that say what clients contributed
 MARKERS = "osD^v<>pPX*h"  # one a seed
 
 
@@ -79,7 +80,7 @@ def draw_contributions(results: Results, stem: Path) -> list[dict[str, Any]]:
     if not found:
         raise PlanError(
             "no method of these results says what clients contributed, or standalone is not done; "
-            "those that do: fedavg, cffl, cgsv, fedave, fedsac"
+            f"those that do: {', '.join(TELLING)}"
         )
     panels = [list(own) for _, own in groupby(found, key=lambda one: (id(one.setting), one.method))]
     lines = [list(own) for _, own in groupby(panels, key=lambda own: id(own[0].setting))]

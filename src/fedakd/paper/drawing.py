@@ -7,11 +7,10 @@ from collections.abc import Callable
 from fedakd.compare.results import Results
 from fedakd.compare.schema import Comparison
 from fedakd.errors import PlanError
-from fedakd.paper.contributions import draw_contributions
+from fedakd.paper.contributions import TELLING, draw_contributions
 from fedakd.paper.figures import draw_costs, draw_losses
 
 LOSSES = ("fedavg", "fedakd")  # those the paper's Figure 3b shows
-JUDGING = ("fedavg", "cffl", "cgsv", "fedave", "fedsac")  # methods that say what clients contributed
 
 
 def draw(results: Results) -> str:
@@ -21,8 +20,8 @@ def draw(results: Results) -> str:
 
 def check(name: str, asked: Comparison) -> None:
     """What could not be drawn in the end is refused before anything is computed."""
-    if name == "figure1" and not any(method.startswith(JUDGING) for method in asked.methods):
-        known = ", ".join(JUDGING)
+    if name == "figure1" and not any(method.startswith(TELLING) for method in asked.methods):
+        known = ", ".join(TELLING)
         raise PlanError(f"figure1 needs a method that says what clients contributed: one of {known}")
 
 

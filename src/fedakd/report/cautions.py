@@ -21,13 +21,15 @@ def alarms(setting: Setting) -> list[str]:
 
 def all_alarms(settings: Sequence[Setting]) -> list[str]:
     """The same over all settings, each cause once; the counts of single seeds are told with their setting."""
+    if len(settings) == 1:
+        return alarms(settings[0])
     told = {at: _causes(setting) or _counts(setting) for at, setting in enumerate(settings)}
     return [f"{text} ({_where(own, settings)})" for text, own in _by_text(told).items()]
 
 
 def _where(at: Sequence[int], settings: Sequence[Setting]) -> str:
     labels = "; ".join(settings[k].label for k in at)
-    return "in all settings" if 1 < len(settings) == len(at) else f"in {labels}"
+    return "in all settings" if len(settings) == len(at) else f"in {labels}"
 
 
 def _causes(setting: Setting) -> list[str]:

@@ -35,7 +35,7 @@ def markdown(results: Results) -> str:
     """Leaks first, then verdicts, then the tables; best in bold, ties with =."""
     shown = settings_of(results)
     parts = [f"# {_plain(results.title)}"]
-    if warnings := _warnings(shown):
+    if warnings := all_alarms(shown):
         parts += [f"**{NOT_EVIDENCE}**", _list(warnings)]
     if len(shown) > 1:
         parts += [
@@ -50,10 +50,6 @@ def markdown(results: Results) -> str:
         parts += ["## Beside the published numbers", *(paper.markdown(one).strip() for one in known)]
     parts += ["## Repeat it", "\n".join(f"    {line}" for line in results.command.splitlines())]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _warnings(shown: Sequence[Setting]) -> list[str]:
-    return all_alarms(shown) if len(shown) > 1 else alarms(shown[0])
 
 
 def _section(setting: Setting, name: str, warnings: Sequence[str]) -> list[str]:
@@ -95,7 +91,7 @@ def _plain(text: str) -> str:
 def latex(results: Results) -> str:
     """Floats for a paper, a page for each setting; best in bold, ties with =."""
     shown = settings_of(results)
-    parts = [r"% Needs \usepackage{booktabs} and \usepackage{graphicx}.", _warned(_warnings(shown))]
+    parts = [r"% Needs \usepackage{booktabs} and \usepackage{graphicx}.", _warned(all_alarms(shown))]
     parts += _overviews(shown) if len(shown) > 1 else []
     for at, setting in enumerate(shown, 1):
         parts += [_warned(alarms(setting)) if len(shown) > 1 else "", *_floats(setting, f"s{at}")]

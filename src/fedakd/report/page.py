@@ -75,7 +75,7 @@ def html(results: Results) -> str:
         title=results.title,
         command=results.command,
         folder=results.folder.name,
-        alarms=all_alarms(shown) if len(shown) > 1 else alarms(shown[0]),
+        alarms=all_alarms(shown),
         facts=facts_of(results.settings),
         words=WORDS,
         pictures=pictures(results),
