@@ -10,12 +10,14 @@ import torch
 from sklearn.metrics import accuracy_score, log_loss
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim.swa_utils import update_bn
 
+import nets
 from fedakd import training, trees
 from fedakd.examples import Examples
 from fedakd.models import factory
 from fedakd.threads import one_thread
-from fedakd.training import Batch, Bench, Recipe, Task, distil
+from fedakd.training import Batch, Bench, Recipe, Task, distil, loaded, snapshot
 
 CLASSES = 4
 
@@ -210,3 +212,49 @@ def test_no_rows_teach_nothing(model: str) -> None:
     assert trees.equal(fitted, params)
     assert fitted["head.bias"] is not params["head.bias"]
     assert one.gradients == one.steps(rows(0)) == 0
+
+
+def test_statistics_are_those_torch_estimates_on_the_same_batches() -> None:
+    net, rows = nets.normed(), 700
+    data = Examples(torch.randn(rows, 1, 8, 8), torch.randint(4, (rows,)))
+    bench = Bench(Task(nets.normed), Recipe())
+    params = snapshot(net)
+    updated = bench.update_bn(params, data)
+    order = torch.randperm(rows, generator=bench.generator("statistics"))
+    update_bn([data.x[batch] for batch in torch.tensor_split(order, 3)], net)
+    reference = snapshot(net)
+    assert not torch.equal(params["body.2.running_var"], updated["body.2.running_var"])
+    for name, value in reference.items():
+        torch.testing.assert_close(updated[name], value)
+    again = bench.update_bn(updated, data)
+    assert all(torch.equal(updated[name], again[name]) for name in again)
+
+
+def test_statistics_of_fused_layers_are_those_of_plain_ones() -> None:
+    """With all rows in one batch the statistics are the rows' own means and variances."""
+    task = Task(factory("cnn", (1, 28, 28), 10))
+    bench = Bench(task, Recipe())
+    data = Examples(torch.randn(40, 1, 28, 28), torch.randint(10, (40,)))
+    updated = bench.update_bn(bench.init(0), data)
+    first = loaded(bench.module, updated).body[0].conv(data.x)
+    torch.testing.assert_close(updated["body.0.norm.running_mean"], first.mean((0, 2, 3)))
+    torch.testing.assert_close(updated["body.0.norm.running_var"], first.var((0, 2, 3)))
+
+
+def test_without_batch_norm_or_with_one_row_statistics_stay() -> None:
+    for model, rows in (("linear", 5), ("cnn", 1)):
+        bench = Bench(Task(factory(model, (1, 28, 28), 10)), Recipe())
+        params = bench.init(0)
+        assert (
+            bench.update_bn(params, Examples(torch.randn(rows, 1, 28, 28), torch.zeros(rows).long()))
+            is params
+        )
+
+
+def test_judging_after_an_update_of_statistics_uses_them_and_training_keeps_its_momentum() -> None:
+    bench = Bench(Task(nets.normed), Recipe(batch_size=8))
+    data = Examples(torch.randn(64, 1, 8, 8), torch.randint(4, (64,)))
+    params = bench.init(0)
+    fitted = bench.fit(params, data)
+    bench.update_bn(params, data)
+    assert all(torch.equal(one, bench.fit(params, data)[name]) for name, one in fitted.items())

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedakd.errors import FedakdError
 from fedakd.examples import Examples, take
@@ -22,6 +23,7 @@ from fedakd.trees import Params, pick
 
 SGD_LR = 0.1  # for methods that need SGD where the recipe says Adam: what SCAFFOLD and FedDC were run with
 CHUNK = 64  # rows per forward pass where no gradient is kept: what a core's cache holds
+BN_ROWS, BN_BATCH = 1024, 256  # rows that batch-norm statistics are estimated on, at most, and at a time
 
 
 class Diverged(FedakdError):
@@ -175,6 +177,27 @@ class Bench:
             return torch.cat([outputs(rows) for rows in chunks])
         with ThreadPoolExecutor(self.threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             return torch.cat(list(pool.map(outputs, chunks)))
+
+    @torch.no_grad()
+    def update_bn(self, params: Params, data: Examples) -> Params:
+        """The parameters with batch-norm statistics estimated on these rows, on 1,024 of them at most.
+
+        Statistics kept during training lag behind the parameters, and belong to another model where a method
+        changes parameters afterwards. A model without batch norm, or a single row, changes nothing.
+        """
+        module = loaded(self.module, params).eval()
+        layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
+        rows = torch.randperm(len(data), generator=self.generator("statistics"))[:BN_ROWS]
+        if not layers or len(rows) < 2:
+            return params
+        momenta = [layer.momentum for layer in layers]
+        for number, batch in enumerate(torch.tensor_split(rows, math.ceil(len(rows) / BN_BATCH)), 1):
+            for layer in layers:
+                layer.train().momentum = 1 / number  # the mean over all batches so far
+            module(take(data.x, batch))
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
+        return snapshot(module)
 
     def accuracy(self, params: Params, data: Examples) -> float:
         return accuracy(self.logits(params, data), data.y)
