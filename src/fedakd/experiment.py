@@ -42,6 +42,7 @@ class Cell:
     notices: tuple[str, ...] = ()
     evaluation: Evaluation = "local"
     versions: dict[str, str] = field(default_factory=dict)  # what it was made with
+    version: Any = None  # of the results: `Plan.version` when it was computed
 
 
 class Folder(Protocol):
@@ -210,8 +211,18 @@ def stored_cell(store: CellFolder, method: str, seed: int) -> Cell:
     if any(key not in done for key in DONE) or not rounds or not rounds[-1].scores:
         why = "is of another version of fedakd, or has no result"
         raise PlanError(f"{store.path} {why}; move it away and give the command again")
-    told = (done["stopped"], tuple(done["notices"]), done["evaluation"], done.get("versions", {}))
-    return Cell(method, seed, rounds, done["train_rows"], tuple(done["distinct_test_rows"]), *told)
+    return Cell(
+        method,
+        seed,
+        rounds,
+        train_rows=done["train_rows"],
+        distinct_test_rows=tuple(done["distinct_test_rows"]),
+        stopped=done["stopped"],
+        notices=tuple(done["notices"]),
+        evaluation=done["evaluation"],
+        versions=done.get("versions", {}),
+        version=store.fields.get("results"),
+    )
 
 
 DONE = ("evaluation", "stopped", "notices", "train_rows", "distinct_test_rows")  # of `judged_on` and the end

@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from fedakd import wire
@@ -72,7 +73,17 @@ def remarks(results: Results) -> list[str]:
     missing = sum(len(one.missing) for one in results.settings)
     wanted = sum(len(one.plan.methods) * len(one.plan.seeds) for one in results.settings)
     lacking = [f"{missing} of {wanted} cells have not been computed yet"] if missing else []
-    return [*lacking, *dict.fromkeys(found)]
+    return [*superseded(results.settings, results.command), *lacking, *dict.fromkeys(found)]
+
+
+def superseded(settings: Sequence[Setting], command: str) -> list[str]:
+    """A warning where some cells are of an earlier version of the results."""
+    if not any(setting.superseded for setting in settings):
+        return []
+    return [
+        "SUPERSEDED: these numbers were computed by an earlier version of fedakd, whose faults are mended "
+        f"since; compute them again: {command}"
+    ]
 
 
 def scores_csv(results: Results) -> str:

@@ -41,7 +41,7 @@ def merge(folders: Sequence[Path], into: Store) -> Merged:
     stores = [part.store for part in parts]
     counts = [taken(job, stores, into) for job in jobs_of(first.comparison)]
     copied, present, missing = (counts.count(kind) for kind in ("copied", "present", "missing"))
-    return Merged(copied, present, missing, first._replace(store=into))
+    return Merged(copied, present, missing, first._replace(store=into, names={}))
 
 
 def taken(job: Job, stores: Sequence[Store], into: Store) -> str:

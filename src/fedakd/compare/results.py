@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fedakd.cellfolder import DATA, CellFolder, free_place, write_json
-from fedakd.compare.jobs import Job
+from fedakd.compare.jobs import Job, jobs_of
 from fedakd.compare.schema import Comparison, comparison
 from fedakd.compare.store import Store
 from fedakd.drawn import asked
@@ -61,6 +62,11 @@ class Setting:
             for row in self.rows
             if row.judged
         }
+
+    @property
+    def superseded(self) -> bool:
+        """Whether some cells were computed by an earlier version, whose numbers do not mix with today's."""
+        return any(cell.version != self.plan.version for cell in self.cells)
 
     @property
     def missing(self) -> list[tuple[str, int]]:
@@ -114,14 +120,43 @@ def compared(folder: Path) -> Results:
 
 
 def results_of(folder: Path, told: Recorded) -> Results:
-    settings = tuple(setting_of(plan, told.store, told.versions) for plan in told.comparison.settings)
+    settings = tuple(
+        setting_of(plan, told.store, told.versions, told.names) for plan in told.comparison.settings
+    )
     return Results(told.comparison.title, settings, folder, told.command, told.table)
 
 
-def setting_of(plan: Plan, store: Store, versions: dict[str, str]) -> Setting:
+def setting_of(
+    plan: Plan, store: Store, versions: dict[str, str], names: Mapping[str, str] = MappingProxyType({})
+) -> Setting:
+    """One setting of a comparison; cells are found by their recorded `names`, or by today's."""
     jobs = [Job(plan, method, seed) for seed in plan.seeds for method in plan.methods]
-    stores = {(job.method, job.seed): store.done(job.name) for job in jobs}
-    return setting_from(plan, stores, lambda s, leak: store.audit(s, leak, asked(plan, s, leak)), versions)
+    stores = {(job.method, job.seed): store.done(names.get(job.label) or job.name) for job in jobs}
+
+    def audit(seed: int, leak: bool) -> Path:
+        name = names.get(federation_label(plan, seed, leak)) or asked(plan, seed, leak)
+        return store.audit(seed, leak, name)
+
+    return setting_from(plan, stores, audit, versions)
+
+
+def names_of(comparison: Comparison) -> dict[str, str]:
+    """The names of a comparison's cells and federations in their store, by label.
+
+    Names are hashes that change with the version of the results; recorded ones find earlier results.
+    """
+    cells = {job.label: job.name for job in jobs_of(comparison)}
+    federations = {
+        federation_label(plan, seed, leak): asked(plan, seed, leak)
+        for plan in comparison.settings
+        for seed in plan.seeds
+        for leak in (False, True)[: 1 + bool(plan.leaking)]
+    }
+    return cells | federations
+
+
+def federation_label(plan: Plan, seed: int, leak: bool) -> str:
+    return f"{plan.dataset} {plan.partition} seed {seed}{' leaky' * leak}"
 
 
 def setting_from(
@@ -184,6 +219,7 @@ class Recorded(NamedTuple):
     command: str
     versions: dict[str, str]
     table: str = ""  # of the paper, if it is one
+    names: Mapping[str, str] = MappingProxyType({})  # of cells and federations in the store, by label
 
 
 def record(folder: Path, told: Recorded) -> None:
@@ -195,9 +231,9 @@ def record(folder: Path, told: Recorded) -> None:
             f"{folder} is a file, or lies in one; results need a folder: choose another --out"
         ) from None
     where = os.path.relpath(told.store.path, folder)
-    write_json(
-        folder / RECORD, {**told._asdict(), "comparison": told.comparison.model_dump(), "store": where}
-    )
+    names = dict(told.names) or names_of(told.comparison)
+    plain = {"comparison": told.comparison.model_dump(), "store": where, "names": names}
+    write_json(folder / RECORD, told._asdict() | plain)
 
 
 def set_aside(folder: Path) -> Path:
@@ -215,7 +251,7 @@ def recorded(folder: Path) -> Recorded:
         told = json.loads(path.read_text())
         asked_for = comparison(told["comparison"], str(path))
         rest = {key: told[key] for key in ("command", "versions", "table")}
-        return Recorded(asked_for, Store(folder / told["store"]), **rest)
+        return Recorded(asked_for, Store(folder / told["store"]), **rest, names=told.get("names", {}))
     except (FileNotFoundError, NotADirectoryError):
         raise PlanError(
             f"{folder} holds no comparison: expected a {RECORD} in it, as `fedakd compare` writes it"

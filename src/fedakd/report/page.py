@@ -13,6 +13,7 @@ from markupsafe import Markup
 from fedakd.compare.results import Results, Setting
 from fedakd.errors import PlanError
 from fedakd.figures import COLOURS
+from fedakd.outcome import superseded
 from fedakd.report import audit, bars, curves, tables
 from fedakd.report.cautions import alarms, all_alarms, notes, trained_on
 from fedakd.report.charts import HUES, Chart, Look, looks
@@ -75,7 +76,7 @@ def html(results: Results) -> str:
         title=results.title,
         command=results.command,
         folder=results.folder.name,
-        alarms=all_alarms(shown),
+        alarms=[*superseded(shown, results.command), *all_alarms(shown)],
         facts=facts_of(results.settings),
         words=WORDS,
         pictures=pictures(results),
