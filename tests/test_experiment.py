@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -148,10 +149,14 @@ def test_failures_and_budgets_are_told_in_the_summary(tmp_path):
 
 def failing_at(cell, clients):
     """The cell as it would be had these clients failed in the last round."""
-    last = replace(
-        cell.rounds[-1], failures={k: f"round 3, client {k}, step 1: the loss is nan" for k in clients}
-    )
-    return replace(cell, rounds=[*cell.rounds[:-1], last])
+    last = cell.rounds[-1]
+    views = [name for name in last.scores if not name.startswith("global/") or len(clients) == 3]
+    scores = last.scores | {
+        name: {k: math.nan if k in clients else score for k, score in last.scores[name].items()}
+        for name in views
+    }
+    failures = {k: f"round 3, client {k}, step 1: the loss is nan" for k in clients}
+    return replace(cell, rounds=[*cell.rounds[:-1], replace(last, scores=scores, failures=failures)])
 
 
 def test_a_client_that_failed_is_left_out_of_the_personal_view(tmp_path):

@@ -109,7 +109,12 @@ def test_scores_are_those_of_the_models_on_the_test_rows():
             ("global", played.states[-1]["model"]),
         ):
             scores = played.result.rounds[-1].scores
+            if view == "personal":  # with batch-norm statistics of its own training rows
+                client.stream = (spec.seed, 2, k + 1)
+                params = client.update_bn(params, client.data)
             assert scores[f"{view}/accuracy"][k] == client.accuracy(params, test)
+            outcomes = played.result.rounds[-1].outcomes[view][k]
+            assert (outcomes == (client.logits(params, test).argmax(1) == test.y).numpy()).all()
             assert scores[f"{view}/loss"][k] == pytest.approx(client.risk(params, test))
 
 

@@ -9,8 +9,8 @@ import pytest
 import fedakd
 from fedakd import trees
 from fedakd.data import load
-from fedakd.engine.base import Site
 from fedakd.federation import Federation, federate
+from fedakd.method import Client
 from fedakd.methods.fedakd import FedAKD
 from fedakd.methods.fedavg import FedAvg
 from fedakd.models import factory
@@ -75,8 +75,13 @@ def test_there_is_at_least_one_core():
 def test_a_model_that_all_share_is_judged_once_on_rows_that_all_share(monkeypatch):
     """One global model on one common test set; not what clients trained, nor what own rows judge."""
     counts = []
-    judge = Site.judge
-    monkeypatch.setattr(Site, "judge", lambda site, params: (counts.append(1), judge(site, params))[1])
+    logits = Client.logits
+
+    def counted(client, params, data):
+        counts.append(1)
+        return logits(client, params, data)
+
+    monkeypatch.setattr(Client, "logits", counted)
     found = {}
     for evaluation in ("global", "local"):
         federation = replace(federate(load("digits"), "pow", 9, fraction=0.3), evaluation=evaluation)

@@ -4,6 +4,7 @@ cell.json         every field of the method and the run that determines its numb
 rounds.jsonl      one line a round: scores, contributions, bytes, failures
 timings.jsonl     seconds of each round, apart because they never repeat
 checkpoints/      round-00007/: server, clients, and a manifest with their checksums
+outcomes.safetensors   of the last judged round: which test rows every client's models get right
 done.json         written when the last round is there: what it was made for, and the checksum of its rounds
 """
 
@@ -14,18 +15,22 @@ import json
 import math
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
+import torch
 
 from fedakd import wire
 from fedakd.engine.base import Engine
 from fedakd.errors import PlanError
 from fedakd.plan import fingerprint
-from fedakd.rounds import Round, Start
+from fedakd.rounds import Outcomes, Round, Start
 from fedakd.trees import Tree
 
+OUTCOMES = "outcomes.safetensors"
 DATA = "data"  # the one field that is known only when rows have been drawn
 KEPT = 2  # checkpoints of a cell that is not done
 
@@ -60,7 +65,10 @@ class CellFolder:
 
     def append(self, record: Round) -> None:
         """The round's lines, on disk before this returns."""
-        fields = asdict(record)
+        if record.outcomes:
+            wire.save(self.path / OUTCOMES, packed(record.outcomes))
+        fields = asdict(replace(record, outcomes={}))
+        del fields["outcomes"]
         fields["scores"] = {measure: _nulled(own) for measure, own in record.scores.items()}
         _append(self.path / "timings.jsonl", {"round": record.number, "seconds": fields.pop("seconds")})
         _append(self.path / "rounds.jsonl", fields)
@@ -149,6 +157,11 @@ class CellFolder:
             found.append(record)
         return found
 
+    def outcomes(self) -> Outcomes:
+        """Which test rows every client's models got right when they were judged last."""
+        path = self.path / OUTCOMES
+        return unpacked(wire.load(path)) if path.exists() else {}
+
     def rewind(self, number: int) -> None:
         """Forget everything after this round."""
         for name, key in (("rounds.jsonl", "number"), ("timings.jsonl", "round")):
@@ -160,16 +173,20 @@ class CellFolder:
 
     def finish(self, **told: Any) -> None:
         """Marks the cell as complete, its rounds as they are, with what a reader must be told besides."""
-        done = {"identity": self.identity, **told}
-        write_json(self.path / "done.json", done | {"rounds": digest(self.path / "rounds.jsonl")._asdict()})
+        done = {"identity": self.identity, **told, "files": {}}
+        for name in ("rounds.jsonl", OUTCOMES):
+            if (self.path / name).exists():
+                done["files"][name] = digest(self.path / name)._asdict()
+        write_json(self.path / "done.json", done)
         self.prune(self.kept)
 
     def finished(self) -> dict[str, Any] | None:
         """What `finish` wrote, if it was for this very cell and the rounds are still those."""
         try:
             done: dict[str, Any] = json.loads((self.path / "done.json").read_text())
-            told, found = Digest(**done["rounds"]), digest(self.path / "rounds.jsonl")
-            same = done["identity"] == self.identity and told == found
+            files = done["files"] if "files" in done else {"rounds.jsonl": done["rounds"]}  # before version 4
+            intact = all(Digest(**known) == digest(self.path / name) for name, known in files.items())
+            same = done["identity"] == self.identity and intact
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return done if same else None
@@ -181,6 +198,30 @@ class CellFolder:
         place = free_place(self.path.parent.parent / "replaced", self.path.name)
         self.path.rename(place)
         return f"{self.path.name} starts anew; what was there is kept in {place}"
+
+
+def packed(outcomes: Outcomes) -> Tree:
+    """Eight rows to a byte; where all clients' outcomes are the same they are stored once."""
+    tree: Tree = {"rows": {}, "bits": {}}
+    for view, by_client in outcomes.items():
+        rows = list(by_client.values())
+        alike = len(rows) > 1 and all(np.array_equal(rows[0], other) for other in rows)
+        bits = {"all": rows[0]} if alike else {str(client): own for client, own in by_client.items()}
+        tree["bits"][view] = {client: torch.from_numpy(np.packbits(own)) for client, own in bits.items()}
+        tree["rows"][view] = {str(client): float(len(own)) for client, own in by_client.items()}
+    return tree
+
+
+def unpacked(tree: Tree) -> Outcomes:
+    return {
+        view: {
+            int(client): np.unpackbits(bits.get("all", bits.get(client)).numpy(), count=int(count)).astype(
+                bool
+            )
+            for client, count in tree["rows"][view].items()
+        }
+        for view, bits in tree["bits"].items()
+    }
 
 
 def free_place(attic: Path, name: str) -> Path:

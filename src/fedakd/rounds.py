@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedakd.engine.base import Engine, Report
 from fedakd.errors import FedakdError
@@ -15,6 +16,8 @@ from fedakd.method import Method, Server
 from fedakd.threads import one_thread
 from fedakd.training import derived_seed
 from fedakd.trees import Params, Tree
+
+Outcomes = dict[str, dict[int, NDArray[np.bool_]]]  # view -> client -> which test rows it gets right
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Round:
     bytes_down: int
     failures: dict[int, str]
     seconds: float  # of training and aggregation: what a method costs, however often it is judged
+    outcomes: Outcomes = field(default_factory=dict, compare=False, repr=False)  # kept beside, not in JSON
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ def run(
         state, record = play(method, engine, server, state, number, chosen)
         due = number % judge_every == 0 or number == rounds
         if due or budget.spent([*history, record]) or nobody_left([*history, record], len(server.clients)):
-            record = judged(record, method, engine, server, state)
+            record = judged(record, method, engine, server, state, failing([*history, record]))
         history.append(record)
         if on_round:
             on_round(record, state)
@@ -130,12 +134,31 @@ def play(
     return state, Round(number, chosen, {}, shares, *totals(reports), failures, seconds)
 
 
-def judged(record: Round, method: Method, engine: Engine, server: Server, state: Tree) -> Round:
-    """The round with the scores of every client's models after it."""
+def judged(
+    record: Round, method: Method, engine: Engine, server: Server, state: Tree, failed: Mapping[int, str]
+) -> Round:
+    """The round with the scores of every client's models after it.
+
+    A client whose last training failed has no score: nan. It can still deploy a model that it does not train,
+    the global one, unless training failed everywhere.
+    """
     everyone = [client.id for client in server.clients]
-    return replace(
-        record, scores=by_measure(engine.evaluate(record.number, Messages(method, state, everyone)))
-    )
+    results = engine.evaluate(record.number, Messages(method, state, everyone))
+    nobody_trained = len(failed) == len(everyone)
+
+    def lost(client: int, view: str) -> bool:
+        return client in failed and (view != "global" or nobody_trained)
+
+    scores = {
+        client: {n: math.nan if lost(client, n.split("/")[0]) else v for n, v in result.scores.items()}
+        for client, result in results.items()
+    }
+    views = dict.fromkeys(view for result in results.values() for view in result.outcomes)
+    outcomes = {
+        view: {client: result.outcomes[view] for client, result in results.items() if not lost(client, view)}
+        for view in views
+    }
+    return replace(record, scores=by_measure(scores), outcomes=outcomes)
 
 
 def failing(history: list[Round]) -> dict[int, str]:

@@ -14,7 +14,6 @@ from fedakd.experiment import Cell
 from fedakd.fairness import Fairness, Spread, assess, over_seeds
 from fedakd.methods import METHODS
 from fedakd.plan import REFERENCE, Plan
-from fedakd.rounds import failing
 from fedakd.verdict import verdict
 
 
@@ -162,14 +161,9 @@ def views_of(cell: Cell) -> list[str]:
 
 
 def accuracies(cell: Cell, view: str) -> list[float]:
-    """Each client's accuracy after the last round; nan for a client that could not train its own model.
-
-    A client whose training fails can still deploy the global model, unless training fails everywhere.
-    """
-    clients = range(len(cell.distinct_test_rows))
-    scores, broken = cell.rounds[-1].scores[f"{view}/accuracy"], failing(cell.rounds)
-    lost = broken if view != "global" or len(broken) == len(clients) else {}
-    return [math.nan if client in lost else scores.get(client, math.nan) for client in clients]
+    """Each client's accuracy when it was judged last; nan for a client whose training failed."""
+    scores = cell.rounds[-1].scores[f"{view}/accuracy"]
+    return [scores.get(client, math.nan) for client in range(len(cell.distinct_test_rows))]
 
 
 def shortened(failures: list[str], most: int = 10) -> list[str]:

@@ -10,14 +10,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from fedakd import trees, wire
 from fedakd.errors import FedakdError
 from fedakd.examples import Examples
 from fedakd.method import Client, Method
-from fedakd.training import Diverged, Recipe, Task, accuracy, made
+from fedakd.training import Diverged, Recipe, Task, made
 from fedakd.trees import Params, Tree
 
 Scores = dict[str, float]  # "personal/accuracy", "global/loss", ...
+SHARED_VIEWS = ("global", "shared")  # models that several clients hold, with statistics averaged over them
 Progress = Callable[[str, int], None]  # stage ("train" or "evaluate") and the client that has just finished
 
 
@@ -32,6 +38,7 @@ class Rows:
     id: int
     train: Examples
     test: Examples
+    weights: Tensor | None = None  # the share of each test row, summing to 1; None: all count equally
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,13 @@ class Trained(NamedTuple):
     reports: dict[int, Report]
 
 
+class Judged(NamedTuple):
+    """One client's models on its test rows."""
+
+    scores: Scores
+    outcomes: dict[str, NDArray[np.bool_]]  # by view: which rows it classifies correctly
+
+
 class Engine(Protocol):
     """Calls are made one at a time; messages are read in the order of their keys."""
 
@@ -68,28 +82,25 @@ class Engine(Protocol):
 
     def start(self, params: Params) -> None: ...
     def train(self, round: int, messages: Mapping[int, Tree]) -> Trained: ...
-    def evaluate(self, round: int, messages: Mapping[int, Tree]) -> dict[int, Scores]: ...
+    def evaluate(self, round: int, messages: Mapping[int, Tree]) -> dict[int, Judged]: ...
     def save(self, folder: Path) -> None: ...
     def load(self, folder: Path) -> None: ...
     def close(self) -> None: ...
 
 
 class Seen:
-    """The last models judged: one that all clients share is judged once on rows that all share."""
+    """The outputs of the last shared models: on rows that all clients share they are computed once."""
 
     def __init__(self) -> None:
-        self.last: deque[tuple[Params, Examples, Scores]] = deque(maxlen=4)  # as many as a method has views
+        self.last: deque[tuple[Params, Examples, Tensor]] = deque(maxlen=4)  # as many as a method has views
 
-    def again(self, params: Params, test: Examples) -> Scores | None:
-        for place, (known, rows, found) in enumerate(self.last):
+    def outputs(self, bench: Client, params: Params, test: Examples) -> Tensor:
+        for known, rows, logits in self.last:
             if rows is test and known.keys() == params.keys() and all(known[n] is params[n] for n in known):
-                del self.last[place]  # and to the end, or personal models would push the shared one out
-                return self.new(params, test, found)
-        return None
-
-    def new(self, params: Params, test: Examples, found: Scores) -> Scores:
-        self.last.append((params, test, found))
-        return found
+                return logits
+        logits = bench.logits(params, test)
+        self.last.append((params, test, logits))
+        return logits
 
 
 @dataclass
@@ -100,6 +111,7 @@ class Site:
     test: Examples
     method: Method
     seed: int
+    weights: Tensor | None = None
     kept: Tree = field(default_factory=dict)
 
     def start(self, params: Params) -> None:
@@ -120,18 +132,34 @@ class Site:
         seconds, sizes = time.perf_counter() - began, (trees.nbytes(update or {}), trees.nbytes(message))
         return update, Report(self.client.gradients, seconds, *sizes, failure)
 
-    def evaluate(self, round: int, message: Tree, seen: Seen) -> Scores:
+    def evaluate(self, round: int, message: Tree, seen: Seen) -> Judged:
         scores: Scores = {}
+        outcomes: dict[str, NDArray[np.bool_]] = {}
         with self.at(round, "evaluate"):
             for view, params in self.method.models(self.method.receive(self.kept, message)).items():
-                found = seen.again(params, self.test) or seen.new(params, self.test, self.judge(params))
-                scores |= {f"{view}/{measure}": value for measure, value in found.items()}
-        return scores
+                logits = self.outputs(view, params, seen)
+                correct = logits.argmax(1) == self.test.y
+                scores[f"{view}/accuracy"] = weighted_mean(correct.double(), self.weights)
+                scores[f"{view}/loss"] = self.loss(logits)
+                outcomes[view] = correct.numpy()
+        return Judged(scores, outcomes)
 
-    def judge(self, params: Params) -> Scores:
-        logits = self.client.logits(params, self.test)
-        loss = float(self.client.task.loss(logits, self.test.y))
-        return {"accuracy": accuracy(logits, self.test.y), "loss": loss}
+    def outputs(self, view: str, params: Params, seen: Seen) -> Tensor:
+        """The model's outputs on the test rows, (rows, classes).
+
+        A model that is the client's own is judged with batch-norm statistics of its own training rows: those
+        kept while it trained lag behind, and a reward changes parameters but no statistics.
+        """
+        if view in SHARED_VIEWS:
+            return seen.outputs(self.client, params, self.test)
+        return self.client.logits(self.client.update_bn(params, self.client.data), self.test)
+
+    def loss(self, logits: Tensor) -> float:
+        loss, y = self.client.task.loss, self.test.y
+        if self.weights is None:
+            return float(loss(logits, y))
+        rows = zip(torch.split(logits, 1), torch.split(y, 1), strict=True)
+        return weighted_mean(torch.stack([loss(*row) for row in rows]), self.weights)
 
     @contextmanager
     def at(self, round: int, stage: str) -> Iterator[None]:
@@ -155,9 +183,19 @@ def build(spec: Spec) -> dict[int, Site]:
             rows.test,
             spec.method,
             spec.seed,
+            rows.weights,
         )
         for rows in spec.clients
     }
+
+
+def weighted_mean(values: Tensor, weights: Tensor | None) -> float:
+    """The mean of the values, by these weights if there are any.
+
+    >>> weighted_mean(torch.tensor([1.0, 3.0]), torch.tensor([0.75, 0.25]))
+    1.5
+    """
+    return float(values.mean() if weights is None else (values.double() * weights).sum() / weights.sum())
 
 
 def read_kept(folder: Path) -> dict[int, Tree]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fedakd import trees, wire
-from fedakd.engine.base import ClientError, Progress, Rows, Scores, Spec, Trained
+from fedakd.engine.base import ClientError, Judged, Progress, Rows, Spec, Trained
 from fedakd.engine.worker import Ref, append, serve
 from fedakd.errors import FedakdError
 from fedakd.trees import Params, Tree
@@ -115,7 +115,7 @@ class Processes:
         places = {client: ref for client, (ref, _) in sorted(replies.items()) if ref is not None}
         return Trained(Stored(places), reports)
 
-    def evaluate(self, round: int, messages: Mapping[int, Tree]) -> dict[int, Scores]:
+    def evaluate(self, round: int, messages: Mapping[int, Tree]) -> dict[int, Judged]:
         refs = self._post(messages)
         replies = self._each("evaluate", lambda w: (round, self._own(w, refs)), self._asked(refs))
         return dict(sorted(replies.items()))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fedakd import wire
-from fedakd.engine.base import Progress, Scores, Seen, Spec, Trained, build, read_kept
+from fedakd.engine.base import Judged, Progress, Seen, Spec, Trained, build, read_kept
 from fedakd.threads import one_thread
 from fedakd.trees import Params, Tree
 
@@ -32,13 +32,13 @@ class Serial:
                 self._done("train", client)
         return Trained(updates, reports)
 
-    def evaluate(self, round: int, messages: Mapping[int, Tree]) -> dict[int, Scores]:
-        scores, seen = {}, Seen()
+    def evaluate(self, round: int, messages: Mapping[int, Tree]) -> dict[int, Judged]:
+        judged, seen = {}, Seen()
         with one_thread():
             for client in sorted(messages):
-                scores[client] = self.sites[client].evaluate(round, messages[client], seen)
+                judged[client] = self.sites[client].evaluate(round, messages[client], seen)
                 self._done("evaluate", client)
-        return scores
+        return judged
 
     def save(self, folder: Path) -> None:
         wire.save(folder / "clients-0.safetensors", {str(k): site.kept for k, site in self.sites.items()})

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
+from fedakd.rounds import failing
 from fedakd.testing.cases import (
     FAILED,
     LATE,
@@ -41,10 +42,12 @@ def unfinished(played: Played) -> Iterator[Violation]:
     """A crash, or a client whose training failed though nobody made it fail."""
     yield from played.crash()
     for record in played.rounds:
+        failed = failing(played.rounds[: record.number])  # they have no score of their own
         for measure, scores in record.scores.items():
-            for client in (one for one, score in scores.items() if not math.isfinite(score)):
-                where = f"{played.case}, client {client}, round {record.number}, {measure}"
-                yield Violation(where, "a finite number", str(scores[client]))
+            for client, score in scores.items():
+                if not math.isfinite(score) and client not in failed:
+                    where = f"{played.case}, client {client}, round {record.number}, {measure}"
+                    yield Violation(where, "a finite number", str(score))
         for client, why in record.failures.items():
             if (client, record.number) not in played.case.absent:
                 yield Violation(f"{played.case}, client {client}", "training that succeeds", why)
