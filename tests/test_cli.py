@@ -189,11 +189,13 @@ def test_every_field_of_a_plan_can_be_said(tmp_path):
         "scale": "0.5",
         "judge_every": "3",
         "equal_time": "fedavg",
+        "reference": "equal-budget",
+        "method_rounds": "fedavg=1",
         "max_seconds": "900.0",
         "max_gradients": "90000.0",
     }
     words = [word for name, value in said.items() for word in (f"--{name.replace('_', '-')}", value)]
-    said["leak"] = "True"  # told by its flag alone
+    said |= {"leak": "True", "method_rounds": "{'fedavg': 1}", "equal_gradients": "None"}
     fedakd("run", *words, "--leak", "--workers", "0", "--out", str(tmp_path / "run"))
     plan = json.loads((tmp_path / "run/plan.json").read_text())["plan"]
     assert plan.pop("methods") == ["standalone", "fedavg"]

@@ -21,7 +21,7 @@ from fedakd.errors import PlanError
 from fedakd.federation import Federation
 from fedakd.models import factory
 from fedakd.partition.contract import Evaluation
-from fedakd.plan import REFERENCE, Plan
+from fedakd.plan import Plan
 from fedakd.rounds import Budget, Round, Start, begin, opened, run
 from fedakd.runfolder import RunFolder
 from fedakd.simulation import cores, engine_for, server_of, spec_of
@@ -108,7 +108,9 @@ class Cells:
         """The cells of one seed; they share its federation."""
         ground = self.ground(seed)
         self.refuse_early(ground)
-        return [self.cell(name, ground, workers) for name in self.plan.methods]
+        order = sorted(self.plan.methods, key=lambda name: self.plan.paced_by(name) is not None)
+        cells = {name: self.cell(name, ground, workers) for name in order}
+        return [cells[name] for name in self.plan.methods]
 
     def ground(self, seed: int) -> Ground:
         """What the cells of one seed stand on."""
@@ -168,15 +170,16 @@ class Cells:
         return start, refused
 
     def _budget(self, name: str, ground: Ground) -> Budget:
-        timed = self.plan.equal_time
-        if timed is None or name in (REFERENCE, timed):
+        pacing = self.plan.paced_by(name)
+        if pacing is None:
             return self.plan.budget
-        seconds = sum(record.seconds for record in ground.stores[timed].rounds())
-        if not seconds > 0:  # nan: some were lost
+        measure = "seconds" if self.plan.equal_time else "gradients"
+        spent = sum(getattr(record, measure) for record in ground.stores[pacing].rounds())
+        if not spent > 0:  # nan: some were lost
             raise PlanError(
-                f"the seconds of {timed} are not in {ground.stores[timed].path}; compute it again"
+                f"the {measure} of {pacing} are not in {ground.stores[pacing].path}; compute it again"
             )
-        return replace(self.plan.budget, seconds=min(seconds, self.plan.budget.seconds))
+        return replace(self.plan.budget, **{measure: min(spent, getattr(self.plan.budget, measure))})
 
     def _federation(self, seed: int, leak: bool) -> Federation:
         """The seed's federation, with the rows that were drawn when the run began, and its audit."""

@@ -23,11 +23,18 @@ RELEASED_ROWS = 2  # likewise, for the rows of preset released alone
 Preset = Literal["tuned", "paper", "released"]
 PAPER_LR = {"fashion-mnist": 0.001, "cifar10": 0.005}
 OTHER_LR = 0.01  # the paper names no rate for other data
-REFERENCE = "standalone"
-MOST_ROUNDS = 20  # times those of the method that sets the time, where time ends a run
+Reference = Literal["equal-budget", "converged"]
+REFERENCE = "standalone"  # with the rounds and the recipe of the run
+CONVERGED = "converged"  # as long as held-out rows gain by it
+MOST_ROUNDS = 20  # times those of the method that sets the time or the gradients, where these end a run
 ALL = "all"  # the paper's thirteen methods
 LEAKING = ("fedakd", "cffl", "cgsv")  # published code that trains on test rows; the names that start so
 SINGULAR = {"methods": "method", "seeds": "seed"}  # fields whose options are given one by one
+# Fields that say nothing of a single cell, or are part of its identity only where they change its numbers.
+NOT_OF_A_CELL = {
+    *("methods", "seeds", "rounds", "leak"),
+    *("reference", "equal_gradients", "method_rounds"),
+}
 SETTINGS = {"tuned": "orig", "paper": "paper", "released": "released"}  # each method's own presets
 
 
@@ -40,10 +47,13 @@ class Plan(BaseModel):
     dataset: str = "digits"
     partition: str = "ics(2)"
     equal_time: str | None = None  # a method whose seconds the others get instead of its rounds
+    equal_gradients: str | None = None  # a method whose sample-gradients all others get instead of its rounds
+    reference: Reference = "equal-budget"  # what gains are shown against first
     methods: tuple[str, ...] = (REFERENCE, "fedavg", "fedakd")
     seeds: tuple[int, ...] = (0,)
     clients: int = Field(default=10, ge=1)
     rounds: int = Field(default=20, ge=1)
+    method_rounds: dict[str, int] = {}  # of methods that do not have `rounds` of them
     fraction: float = Field(default=1.0, gt=0, le=1)  # of each pool's rows
     scale: float = Field(default=1.0, gt=0, le=1)  # of the training rows that leaves; tests stay whole
     model: str = "cnn"
@@ -73,9 +83,11 @@ class Plan(BaseModel):
             raise PlanError(unknown("model", value, MODELS))
         return value
 
-    @field_validator("equal_time")
+    @field_validator("equal_time", "equal_gradients")
     @classmethod
     def _known_method(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.field_name == "equal_gradients" and info.data.get("equal_time"):
+            raise ValueError("equal time and equal gradients exclude each other; leave out one")
         return None if value is None else methods.canonical(value, SETTINGS[info.data.get("preset", "tuned")])
 
     @field_validator("partition")
@@ -90,12 +102,22 @@ class Plan(BaseModel):
         if any(one.strip().lower().startswith(f"{ALL}(") for one in value):
             raise ValueError("all takes no fields; --preset paper chooses them for all methods")
         settings = SETTINGS[info.data.get("preset", "tuned")]
-        timed = [own] if (own := info.data.get("equal_time")) else []  # before those that get its time
+        paced = [info.data.get(key) for key in ("equal_time", "equal_gradients")]
+        second = [CONVERGED] if info.data.get("reference") == "converged" else []
         said = [
-            *timed,
+            *second,
+            *filter(None, paced),  # before those that get its time or gradients
             *(name for one in value for name in (everything() if one.strip().lower() == ALL else [one])),
         ]
         return tuple(dict.fromkeys([REFERENCE, *(methods.canonical(one, settings) for one in said)]))
+
+    @field_validator("method_rounds")
+    @classmethod
+    def _of_methods(cls, value: dict[str, int], info: ValidationInfo) -> dict[str, int]:
+        settings = SETTINGS[info.data.get("preset", "tuned")]
+        if any(rounds < 1 for rounds in value.values()):
+            raise ValueError("a method needs at least 1 round")
+        return {methods.canonical(name, settings): rounds for name, rounds in value.items()}
 
     @field_validator("seeds")
     @classmethod
@@ -150,10 +172,18 @@ class Plan(BaseModel):
 
     def rounds_of(self, name: str) -> int:
         """At most. The published code gives FedAKD 30 rounds where the others get 20."""
-        if self.equal_time and name not in (REFERENCE, self.equal_time):
+        if name.startswith(CONVERGED):  # it trains for as long as it gains, all in its first round
+            return 1
+        if self.paced_by(name):
             return self.rounds * MOST_ROUNDS
         more = self.preset == "released" and name.startswith("fedakd")
-        return round(self.rounds * 1.5) if more else self.rounds
+        return self.method_rounds.get(name, round(self.rounds * 1.5) if more else self.rounds)
+
+    def paced_by(self, name: str) -> str | None:
+        """The method whose time or sample-gradients this one gets instead of rounds, if there is one."""
+        if name.startswith(CONVERGED) or name == (self.equal_time or self.equal_gradients):
+            return None
+        return self.equal_gradients or (None if name == REFERENCE else self.equal_time)
 
     def leaks(self, name: str) -> bool:
         return self.leak and self._leaked(name)
@@ -181,7 +211,9 @@ class Plan(BaseModel):
 
     def cell(self, name: str, seed: int) -> dict[str, Any]:
         """Everything that determines the numbers of one method and seed."""
-        shared = self.model_dump(exclude={"methods", "seeds", "rounds", "leak"})
+        shared = self.model_dump(exclude=NOT_OF_A_CELL)
+        if self.equal_gradients and self.paced_by(name):
+            shared["equal_gradients"] = self.equal_gradients
         if not self.leak and self._leaked(name):  # the others, and those that leak, are the same cells
             shared["leak"] = False
         fields = {"type": type(self.method(name)).__name__, **asdict(self.method(name))}  # type: ignore[call-overload]

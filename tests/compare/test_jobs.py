@@ -74,3 +74,21 @@ def test_where_times_are_equal_all_but_the_reference_wait_for_the_one_that_sets_
     waits = {job.method: job.after.method if job.after else None for job in jobs}
     assert waits == {"standalone": None, "fedakd": None, "fedavg": "fedakd"}
     assert [job.method for job in jobs[:3]] == ["standalone", "fedakd", "fedavg"]
+
+
+def test_where_gradients_are_equal_the_reference_waits_too():
+    jobs = jobs_of(small(methods=["fedavg", "fedakd"], equal_gradients="fedakd"))
+    waits = {job.method: job.after.method if job.after else None for job in jobs}
+    assert waits == {"standalone": "fedakd", "fedakd": None, "fedavg": "fedakd"}
+
+
+def test_what_does_not_change_a_cells_numbers_does_not_change_its_name():
+    usual = {job.method: job.name for job in jobs_of(small())}
+    same = small(equal_gradients="fedakd", method_rounds={"fedavg": 9})
+    names = {job.method: job.name for job in jobs_of(same)}
+    assert names["fedakd"] == usual["fedakd"]
+    assert names["fedavg"] != usual["fedavg"]
+    longer = {job.method: job.name for job in jobs_of(small(rounds=9))}
+    assert {job.method: job.name for job in jobs_of(small(method_rounds={"fedavg": 9}))} == usual | {
+        "fedavg": longer["fedavg"]
+    }

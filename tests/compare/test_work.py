@@ -151,6 +151,19 @@ def test_equal_time_ends_the_others_when_the_time_of_one_is_used_up(tmp_path):
     assert cells["fedavg"].rounds[-1].scores
 
 
+def test_equal_gradients_give_everybody_the_sample_gradients_of_one(tmp_path):
+    changes = {"methods": ["fedavg", "fedakd"], "partitions": ["pow"], "seeds": 1}
+    changes |= {"equal_gradients": "fedakd", "rounds": 4}
+    worked(tmp_path, **changes)
+    cells = cells_of(tmp_path, **changes)
+    given = sum(r.gradients for r in cells["fedakd"].rounds)
+    assert len(cells["fedakd"].rounds) == 4
+    for method in ("standalone", "fedavg"):
+        used = [r.gradients for r in cells[method].rounds]
+        assert len(used) > 4, "one pass per round, where FedAKD makes up to two"
+        assert sum(used[:-1]) < given <= sum(used)
+
+
 def cells_of(path: Path, **changes: object):
     found = {job.method: (job, Store(path).done(job.name)) for job in jobs_of(small(**changes))}
     return {name: stored_cell(own, name, job.seed) for name, (job, own) in found.items()}

@@ -129,6 +129,22 @@ def run(
     equal_time: Annotated[
         str | None, typer.Option(help="Give all methods the time this one needs for its rounds.")
     ] = None,
+    equal_gradients: Annotated[
+        str | None,
+        typer.Option(help="Give all methods, Standalone included, the sample-gradients of this one."),
+    ] = None,
+    method_rounds: Annotated[
+        list[str] | None,
+        typer.Option(metavar="METHOD=N", help="Rounds of one method, instead of --rounds; repeatable."),
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            show_default="equal-budget",
+            help="What gains are shown against first: equal-budget (trained alone for the run's rounds) or "
+            "converged (trained alone for as long as held-out rows gain by it).",
+        ),
+    ] = None,
     max_seconds: Annotated[float | None, typer.Option(help="Stop a method after this much time.")] = None,
     max_gradients: Annotated[
         float | None, typer.Option(help="Stop a method after this many sample-gradients.")
@@ -161,7 +177,19 @@ def _choices(options: dict[str, Any]) -> dict[str, Any]:
     from fedakd.plan import SINGULAR, Plan
 
     said = {field: options.get(SINGULAR.get(field, field)) for field in Plan.model_fields}
+    said["method_rounds"] = _by_method(options.get("method_rounds") or []) or None
     return said | {field: tuple(said[field] or ()) or None for field in SINGULAR}
+
+
+def _by_method(texts: list[str]) -> dict[str, int]:
+    """The rounds of each method out of texts such as `fedavg=12`."""
+    from fedakd.errors import PlanError
+
+    pairs = [text.rpartition("=") for text in texts]
+    for text, (name, _, rounds) in zip(texts, pairs, strict=True):
+        if not name or not rounds.strip().isdecimal():
+            raise PlanError(f"--method-rounds must be like fedavg=12, got {text!r}")
+    return {name: int(rounds) for name, _, rounds in pairs}
 
 
 def _refuse_changes(choices: dict[str, Any], out: Path | None) -> None:

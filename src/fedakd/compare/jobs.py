@@ -9,7 +9,7 @@ from functools import cached_property
 from fedakd.compare.schema import Comparison
 from fedakd.drawn import asked
 from fedakd.errors import PlanError
-from fedakd.plan import REFERENCE, Plan, fingerprint
+from fedakd.plan import Plan, fingerprint
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Job:
 
     @property
     def after(self) -> Job | None:
-        """The job whose time this one gets, where times are to be equal."""
-        timed = self.plan.equal_time
-        return None if timed is None or self.method in (REFERENCE, timed) else self._of(timed)
+        """The job whose time or sample-gradients this one gets, where these are to be equal."""
+        pacing = self.plan.paced_by(self.method)
+        return None if pacing is None else self._of(pacing)
 
     def _of(self, method: str) -> Job:
         return Job(self.plan, method, self.seed)

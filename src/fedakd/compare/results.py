@@ -108,7 +108,8 @@ def options_of(plan: Plan) -> list[str]:
     for name, value in plan.model_dump().items():
         option = f"--{SINGULAR.get(name, name).replace('_', '-')}"
         if name in ("preset", "dataset", "partition", *SINGULAR) or value != getattr(usual, name):
-            many = value if isinstance(value, tuple) else (value,)
+            many = [f"{k}={n}" for k, n in value.items()] if isinstance(value, dict) else value
+            many = many if isinstance(many, tuple | list) else (many,)
             kept = many[1:] if name == "methods" and len(many) > 1 else many  # the reference is always there
             words += [word for one in kept for word in (option, str(one))]
     return words
