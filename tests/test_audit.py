@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedakd import summary, tables
-from fedakd.audit import audit, check, lines, table, verdict
+from fedakd.audit import audit, check, legends, lines, table, verdict
 from fedakd.errors import PartitionError
 from fedakd.examples import Examples
 from fedakd.federation import Federation
@@ -94,18 +94,47 @@ def test_a_leaky_federation_is_reported_instead() -> None:
 
 def test_the_table_has_a_row_per_client_and_a_total() -> None:
     headers, rows = table(audit(federation()))
-    assert headers == ["client", "train", "distinct", "test", "distinct", "classes"]
+    assert headers == ["client", "train", "distinct", "test", "distinct", "effective", "classes"]
     assert rows == [
-        ["0", "4", "3", "2", "1", "2"],
-        ["1", "2", "2", "1", "1", "2"],
-        ["all", "6", "4", "3", "2", ""],
+        ["0", "4", "3", "2", "1", "1", "2"],
+        ["1", "2", "2", "1", "1", "1", "2"],
+        ["all", "6", "4", "3", "2", "", ""],
     ]
+
+
+def test_effective_rows_are_kishs_and_not_the_distinct_ones() -> None:
+    repeated = np.array([10] * 8 + [11, 12])
+    (client, other) = audit(federation(test=(repeated, np.array([11, 12])))).clients
+    assert client.test.distinct == 3
+    assert client.effective_test_rows == pytest.approx(10**2 / (8**2 + 1 + 1))
+    assert other.effective_test_rows == 2.0
+
+
+def test_weights_of_copies_of_a_row_are_added() -> None:
+    rows = np.array([10, 10, 11, 12])
+    weighted = federation(test=(rows, rows), weights=(np.array([0.3, 0.2, 0.5, 0.0]), np.full(4, 0.25)))
+    assert [weighted.effective_test_rows(k) for k in (0, 1)] == pytest.approx([2.0, 1 / (0.25 + 2 / 16)])
+    assert replace(weighted, evaluation="global").effective_test_rows(0) == 3.0
+    assert replace(weighted, evaluation="global").test_weights(0) is None
+
+
+def test_a_client_forced_to_too_few_effective_test_rows_is_marked() -> None:
+    thin, enough = np.array([0.98, 0.01, 0.01]), np.full(3, 1 / 3)
+    pool = np.array([10, 11, 12])
+    shift = replace(SHIFT, test_size=4)  # asks for 2 effective rows
+    found = audit(federation(test=(pool, pool), weights=(thin, enough), shifts=(shift, shift)))
+    assert [client.few_test_rows for client in found.clients] == [True, False]
+    _, rows = table(found)
+    assert [row[5] for row in rows] == ["1!", "3", ""]
+    assert any(line.startswith("!: fewer than 100") for line in legends(found))
+    assert found.pools["test"].rows == 3  # the pool that all share counts once
+    assert found.to_dict()["clients"][0]["few_test_rows"] is True
 
 
 def test_shifts_widen_the_table() -> None:
     headers, rows = table(audit(federation(shifts=(SHIFT, SHIFT))))
     assert all(len(row) == len(headers) for row in rows)
-    shown = dict(zip(headers[6:], rows[0][6:], strict=True))
+    shown = dict(zip(headers[7:], rows[0][7:], strict=True))
     assert (shown["asked"], shown["realised"], shown["eff. n"]) == ("5.00", "4.99", "120")
     assert (shown["share"], shown["KL(x)"], shown["tried"]) == ("40.0%", "inf", "3")
     assert (shown["on test"], shown["reach"], shown["furthest"]) == ("5.10 ±0.40", "9.00", "11.00")
@@ -114,12 +143,12 @@ def test_shifts_widen_the_table() -> None:
 def test_what_was_asked_by_kl_or_of_the_covariance_has_columns_of_its_own() -> None:
     by_kl = replace(SHIFT, requested=math.nan, kl_requested=1.5, kl_realised=1.49, reach=7.0)
     headers, rows = table(audit(federation(shifts=(by_kl, by_kl))))
-    shown = dict(zip(headers[6:], rows[0][6:], strict=True))
+    shown = dict(zip(headers[7:], rows[0][7:], strict=True))
     assert (shown["asked"], shown["KL asked"], shown["KL realised"]) == ("", "1.50", "1.49")
     assert "cov asked" not in shown
     bent = replace(SHIFT, cov_requested=0.3, cov_realised=0.29, cov_reach=2.0)
     headers, rows = table(audit(federation(shifts=(bent, bent))))
-    shown = dict(zip(headers[6:], rows[0][6:], strict=True))
+    shown = dict(zip(headers[7:], rows[0][7:], strict=True))
     assert (shown["cov asked"], shown["cov realised"], shown["cov reach"]) == ("0.30", "0.29", "2.00")
 
 

@@ -21,7 +21,7 @@ from fedakd.errors import PartitionError
 from fedakd.examples import Examples
 from fedakd.federation import Federation, federate, split_pools
 from fedakd.partition import power_law
-from fedakd.partition.contract import Labels, Plan, Rows
+from fedakd.partition.contract import Labels, Plan, Request, Rows
 
 EVERY = [
     "iid",
@@ -107,7 +107,11 @@ def test_sizes_sum_to_the_fraction_of_each_pool(partition: str, rows: int, fract
     train = int(fraction * (rows - len(federation.validation) - len(federation.global_test)) + 1e-9)
     exponent = 1.0 if partition[0] in "p" or partition.startswith("ics") else 0.0
     assert [len(part) for part in federation.train] == power_law(train, 4, exponent)
-    assert [len(part) for part in federation.test] == power_law(test, 4, exponent)
+    if federation.shifts is None:
+        assert [len(part) for part in federation.test] == power_law(test, 4, exponent)
+    else:
+        assert [shift.test_size for shift in federation.shifts] == power_law(test, 4, exponent)
+        assert all(part is federation.global_test for part in federation.test)
 
 
 @pytest.mark.parametrize("partition", EVERY)
@@ -120,7 +124,8 @@ def test_scale_makes_train_parts_smaller_and_leaves_the_tests_alone(partition: s
     assert np.array_equal(part.global_test, whole.global_test)
     halved = federate(toy(2000), partition, 4, fraction=0.5, scale=0.25, seed=3)
     assert sum(map(len, halved.train)) == pytest.approx(175, abs=floors)
-    assert sum(map(len, halved.test)) == pytest.approx(200, abs=floors)
+    if halved.weights is None:
+        assert sum(map(len, halved.test)) == pytest.approx(200, abs=floors)
 
 
 @pytest.mark.parametrize("partition", EVERY)
@@ -200,9 +205,7 @@ class Careless:
 
     drawn: list[Rows]
 
-    def plan(
-        self, x: NDArray[Any], y: Labels, train: Rows, clients: int, total: int, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, request: Request, rng: np.random.Generator) -> Plan:
         return self
 
     def draw(self, rows: Rows, total: int, rng: np.random.Generator) -> list[Rows]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from fedakd.errors import PartitionError
 from fedakd.partition.contract import ClientShift, Rows
+from fedakd.partition.guard import carries, needed
 
 if TYPE_CHECKING:
     from fedakd.federation import Federation
@@ -25,10 +26,15 @@ LEGEND = (
     "on test: of the test pool by the same weights, ± the standard error; "
     "cosine: with the direction asked for; "
     "reach: the largest that can be asked in this direction, furthest: in all tried; "
-    "eff. n: effective sample size of the train pool, share: of the client's rows; "
+    "eff. n: effective sample size of the train pool, share: of the client's rows at scale 1; "
     "KL(y), KL(x): labels and inputs (Gaussian) against the pool; "
     "cov: what the covariance alone contributes to the KL of the weighted train pool"
 )
+EFFECTIVE = (
+    "effective: how many test rows of equal weight carry as much as those the client is judged on by their "
+    "weights w, (sum w)^2 / sum w^2"
+)
+FEW = "!: fewer than 100 and than half of the client's test rows, accepted by force; its scores carry little"
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class ClientAudit:
     test: Count
     labels: tuple[int, ...]  # train rows of each class
     shift: ClientShift | None
+    effective_test_rows: float = math.nan  # of the rows it is judged on, its own or the common ones
+    few_test_rows: bool = False  # fewer effective ones than the rule asks, accepted by force
 
 
 @dataclass(frozen=True)
@@ -79,7 +87,7 @@ def audit(federation: Federation) -> Audit:
     pools = {
         "train": np.concatenate([*federation.train]),
         "validation": federation.validation,
-        "test": np.concatenate([*federation.test]),
+        "test": np.concatenate([*{id(rows): rows for rows in federation.test}.values()]),  # shared ones once
     }
     judged = {**pools, "test": np.concatenate([pools["test"], federation.global_test])}
     return Audit(
@@ -123,15 +131,23 @@ def table(found: Audit) -> tuple[list[str], list[list[str]]]:
 def blocks(found: Audit) -> list[tuple[list[str], list[list[str]]]]:
     """The table in parts that fit on a terminal: rows, then shift; each part begins with the client."""
     rows = [
-        [str(k), *_counted(one.train, one.test), str(sum(n > 0 for n in one.labels))]
+        [str(k), *_counted(one.train, one.test), _effective(one), str(sum(n > 0 for n in one.labels))]
         for k, one in enumerate(found.clients)
     ]
-    total = ["all", *_counted(found.pools["train"], found.pools["test"]), ""]
+    total = ["all", *_counted(found.pools["train"], found.pools["test"]), "", ""]
     shifts = [one.shift for one in found.clients]
     return [
-        (["client", "train", "distinct", "test", "distinct", "classes"], [*rows, total]),
+        (["client", "train", "distinct", "test", "distinct", "effective", "classes"], [*rows, total]),
         *(_block(columns, shifts) for columns in _shift_columns(shifts)),
     ]
+
+
+def legends(found: Audit) -> list[str]:
+    """What the columns and marks of the tables mean."""
+    shifted = [LEGEND] if any(one.shift for one in found.clients) else []
+    weighed = any(one.test.rows > math.ceil(one.effective_test_rows) for one in found.clients)
+    marked = [FEW] if any(one.few_test_rows for one in found.clients) else []
+    return [*([EFFECTIVE] if weighed else []), *marked, *shifted]
 
 
 def lines(found: Audit) -> list[str]:
@@ -162,12 +178,20 @@ def _shared(found: Audit) -> str:
 def _client(federation: Federation, k: int) -> ClientAudit:
     y, classes = federation.dataset.y, federation.dataset.classes
     labels = np.bincount(y[federation.train[k]], minlength=classes)
+    shift = federation.shifts[k] if federation.shifts else None
+    effective = federation.effective_test_rows(k)
     return ClientAudit(
         train=count(federation.train[k]),
         test=count(federation.test[k]),
         labels=tuple(int(n) for n in labels),
-        shift=federation.shifts[k] if federation.shifts else None,
+        shift=shift,
+        effective_test_rows=effective,
+        few_test_rows=shift is not None and not carries(effective, needed(shift.test_size)),
     )
+
+
+def _effective(client: ClientAudit) -> str:
+    return f"{client.effective_test_rows:.0f}{'!' * client.few_test_rows}"
 
 
 def _counted(*counts: Count) -> list[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import tensor
 
 from fedakd import wire
@@ -15,6 +17,7 @@ from fedakd.errors import PlanError
 from fedakd.federation import Federation, federate
 from fedakd.plan import Plan, fingerprint
 from fedakd.released import federate_released
+from fedakd.trees import Tree
 
 ROWS = {
     "dataset",
@@ -24,6 +27,7 @@ ROWS = {
     "scale",
     "preset",
 }  # what of a plan determines the rows
+PARTS = ("train", "test", "weights")
 SEAL = hashlib.sha256().digest_size
 
 
@@ -69,32 +73,49 @@ def released(plan: Plan, dataset: ImageDataset, seed: int, leak: bool) -> Federa
 def with_stored_rows(federation: Federation, path: Path) -> Federation:
     """The rows stored with the run, or these, stored now: another processor may round and draw otherwise."""
     if not path.exists():
-        rows = {"validation": federation.validation, "global_test": federation.global_test}
-        parts = {"train": federation.train, "test": federation.test}
-        tree = {part: {str(k): tensor(own) for k, own in enumerate(all_)} for part, all_ in parts.items()}
-        data = wire.dumps(tree | {name: tensor(own) for name, own in rows.items()})
+        data = wire.dumps(_tree(federation))
         wire.write(path, data + hashlib.sha256(data).digest())
     stored_bytes = path.read_bytes()
     data, seal = stored_bytes[:-SEAL], stored_bytes[-SEAL:]
     if hashlib.sha256(data).digest() != seal:
         raise PlanError(f"{path} is damaged; without it the rows are drawn anew: move it away to do that")
     stored = wire.loads(data)
-    train, test = (
-        tuple(stored[part][str(k)].numpy() for k in range(federation.clients)) for part in ("train", "test")
-    )
     common = {name: stored[name].numpy() for name in ("validation", "global_test")}
-    return replace(federation, train=train, test=test, **common)
+    train, test, weights = (_parts(stored.get(part, {}), federation.clients) for part in PARTS)
+    test = test or (common["global_test"],) * federation.clients
+    return replace(federation, train=train, test=test, weights=weights or None, **common)
+
+
+def _tree(federation: Federation) -> Tree:
+    """All rows by part, and weights; a test part that is the whole test pool for everybody is stored once."""
+    whole = all(own is federation.global_test for own in federation.test)
+    own_parts = (federation.train, () if whole else federation.test, federation.weights or ())
+    tree: Tree = {
+        name: {str(k): tensor(part) for k, part in enumerate(parts)}
+        for name, parts in zip(PARTS, own_parts, strict=True)
+        if parts
+    }
+    common = {"validation": federation.validation, "global_test": federation.global_test}
+    return tree | {name: tensor(own) for name, own in common.items()}
+
+
+def _parts(stored: Tree, clients: int) -> tuple[NDArray[Any], ...]:
+    return tuple(stored[str(k)].numpy() for k in range(clients)) if stored else ()
 
 
 def contents(federation: Federation) -> str:
-    """A checksum of the very rows every client trains on and is judged on."""
+    """A checksum of the very rows every client trains on and is judged on, and of their weights."""
     total = hashlib.sha256()
+    weights = [federation.test_weights(client) for client in range(federation.clients)]
     for rows in (
         *federation.train,
         *map(federation.test_rows, range(federation.clients)),
         federation.validation,
     ):
         total.update(rows.tobytes())
+    for own in weights:
+        if own is not None:
+            total.update(own.tobytes())
     total.update(np.ascontiguousarray(federation.dataset.x).data)
     total.update(federation.dataset.y.tobytes())
     return total.hexdigest()[:16]

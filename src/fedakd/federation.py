@@ -2,6 +2,7 @@
 
 The base rows are split into train, validation and test pools first; every client's train part is then drawn
 from the train pool and its test part from the test pool. A row drawn twice repeats inside its pool only.
+Under a generated shift a client's test part is the whole test pool, with a weight for each row.
 """
 
 from __future__ import annotations
@@ -15,10 +16,22 @@ from numpy.typing import NDArray
 
 from fedakd.audit import audit, check
 from fedakd.errors import PartitionError
-from fedakd.partition.contract import ClientShift, Evaluation, Partition, Plan, Rows, Shifted, UnluckyPlan
+from fedakd.partition.contract import (
+    ClientShift,
+    Evaluation,
+    Partition,
+    Plan,
+    Request,
+    Rows,
+    Shifted,
+    UnluckyPlan,
+    Weighing,
+    Weights,
+)
 from fedakd.partition.groups import ByGroup
 from fedakd.partition.names import parse, text
-from fedakd.partition.request import check_numbers, check_parts, check_room, check_rows, share
+from fedakd.partition.request import check_numbers, check_parts, check_room, check_rows, check_weights, share
+from fedakd.partition.tilt import effective_size
 from fedakd.threads import one_blas_thread
 
 if TYPE_CHECKING:
@@ -47,7 +60,11 @@ class Dataset(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """Row indices of every client and of the server; an index may repeat within one pool."""
+    """Row indices of every client and of the server; an index may repeat within one pool.
+
+    `weights` holds, for each client, the weights of its test rows, which sum to 1; without it all rows of a
+    client count equally.
+    """
 
     dataset: Dataset
     partition: str
@@ -60,6 +77,7 @@ class Federation:
     shifts: tuple[ClientShift, ...] | None = None
     warnings: tuple[str, ...] = ()
     leaky: bool = False
+    weights: tuple[Weights, ...] | None = None
 
     @property
     def clients(self) -> int:
@@ -68,6 +86,19 @@ class Federation:
     def test_rows(self, client: int) -> Rows:
         """The rows this client's model is judged on: its own, or the common ones."""
         return self.test[client] if self.evaluation == "local" else self.global_test
+
+    def test_weights(self, client: int) -> Weights | None:
+        """The weights of those rows; None if all count equally, as common ones do."""
+        return self.weights[client] if self.weights and self.evaluation == "local" else None
+
+    def effective_test_rows(self, client: int) -> float:
+        """How many equally weighted rows carry as much (Kish); the copies of a row count as one row."""
+        _, places = np.unique(self.test_rows(client), return_inverse=True)
+        weights = self.test_weights(client)
+        total: Weights = np.bincount(places, np.ones(len(places)) if weights is None else weights).astype(
+            float
+        )
+        return effective_size(total)
 
 
 class Pools(NamedTuple):
@@ -90,7 +121,9 @@ def federate(
 ) -> Federation:
     """Divide a dataset among clients; `fraction` of each pool's size is given out over all clients.
 
-    `scale` makes the training parts smaller still; test parts keep their size, and scores their precision.
+    `scale` makes the training parts smaller still and leaves what clients are judged on as it is. How precise
+    scores are is another matter: under a shift few test rows may carry most of the weight, and the audit says
+    how many effective rows each client is judged on.
 
     The pools depend on the dataset, the ratio and the seed alone, whatever the partition and its clients.
     """
@@ -100,12 +133,13 @@ def federate(
     partition = _bound(parse(partition) if isinstance(partition, str) else partition, dataset)
     pools = split_pools(dataset.y, ratio, _stream(seed, POOLS))
     with one_blas_thread():  # or a few draws would depend on the number of threads
-        plan, train, test = _drawn(partition, dataset, pools, clients, (fraction * scale, fraction), seed)
-        shifts = plan.shifts(train, test, pools.test) if isinstance(plan, Shifted) else None
+        drawn = _drawn(partition, dataset, pools, clients, (fraction, scale), seed)
+        shifts = drawn.plan.shifts(drawn.train) if isinstance(drawn.plan, Shifted) else None
     judged: Evaluation = getattr(partition, "evaluation", "local")
-    warnings = tuple(getattr(plan, "warnings", ()))
-    parts = (tuple(train), tuple(test), pools.validation, pools.test)
-    federation = Federation(dataset, text(partition), seed, *parts, judged, shifts, warnings)
+    warnings = tuple(getattr(drawn.plan, "warnings", ()))
+    parts = (tuple(drawn.train), tuple(drawn.test), pools.validation, pools.test)
+    described = (judged, shifts, warnings)
+    federation = Federation(dataset, text(partition), seed, *parts, *described, weights=drawn.weights)
     check(audit(federation))
     return federation
 
@@ -126,9 +160,18 @@ def split_pools(y: NDArray[np.int64], ratio: Sequence[float], rng: np.random.Gen
     return Pools(train, validation, test)
 
 
+class Drawn(NamedTuple):
+    """A plan and the parts that it gives each client."""
+
+    plan: Plan
+    train: list[Rows]
+    test: list[Rows]
+    weights: tuple[Weights, ...] | None
+
+
 def _drawn(
     partition: Partition, dataset: Dataset, pools: Pools, clients: int, shares: tuple[float, float], seed: int
-) -> tuple[Plan, list[Rows], list[Rows]]:
+) -> Drawn:
     """The first plan that leaves no client without rows, and its parts."""
     failure = PartitionError("")
     for attempt in range(REDRAWS):
@@ -144,18 +187,30 @@ def _attempt(
     dataset: Dataset,
     pools: Pools,
     clients: int,
-    shares: tuple[float, float],  # of the train and of the test pool
+    shares: tuple[float, float],  # fraction and scale
     seed: tuple[int, int],
-) -> tuple[Plan, list[Rows], list[Rows]]:
-    number, attempt = seed
-    totals = [share(own, len(pool)) for own, pool in zip(shares, (pools.train, pools.test), strict=True)]
-    rng = _stream(number, PLAN, attempt)
-    plan = partition.plan(dataset.x, dataset.y, pools.train, clients, totals[0], rng)
-    train = plan.draw(pools.train, totals[0], _stream(number, TRAIN, attempt))
-    test = plan.draw(pools.test, totals[1], _stream(number, TEST, attempt))
+) -> Drawn:
+    (fraction, scale), (number, attempt) = shares, seed
+    rows = (dataset.x, dataset.y, pools.train, pools.test)
+    total, unscaled = (share(own, len(pools.train)) for own in (fraction * scale, fraction))
+    request = Request(*rows, clients, total, unscaled, test_total=share(fraction, len(pools.test)))
+    plan = partition.plan(request, _stream(number, PLAN, attempt))
+    train = plan.draw(pools.train, request.total, _stream(number, TRAIN, attempt))
+    test, weights = _judged(plan, pools.test, request, _stream(number, TEST, attempt))
     for pool, parts in (("train", train), ("test", test)):
         check_parts(pool, parts, clients)
-    return plan, train, test
+    return Drawn(plan, train, test, weights)
+
+
+def _judged(
+    plan: Plan, pool: Rows, request: Request, rng: np.random.Generator
+) -> tuple[list[Rows], tuple[Weights, ...] | None]:
+    """The test rows of each client, and their weights if the plan has any."""
+    if not isinstance(plan, Weighing):
+        return plan.draw(pool, request.test_total, rng), None
+    weights = tuple(plan.weigh(pool, request.test_total))
+    check_weights(weights, len(pool), request.clients)
+    return [pool] * request.clients, weights
 
 
 def _stream(*key: int) -> np.random.Generator:

@@ -46,13 +46,14 @@ def engine_for(spec: Spec, workers: int | Workers | None = None, progress: Progr
 
 def spec_of(method: Method, federation: Federation, task: Task, recipe: Recipe, seed: int) -> Spec:
     examples = federation.dataset.examples
-    if federation.evaluation == "global":  # one object for all: copies would outweigh the clients' own rows
-        common = examples(federation.global_test)
-        tests = [common] * federation.clients
-    else:
-        tests = [examples(rows) for rows in federation.test]
-    pairs = zip(federation.train, tests, strict=True)
-    clients = tuple(Rows(k, examples(train), test) for k, (train, test) in enumerate(pairs))
+    judged = [federation.test_rows(client) for client in range(federation.clients)]
+    # Clients judged on the same array share one object: copies would outweigh their training rows.
+    shared = {id(rows): examples(rows) for rows in {id(rows): rows for rows in judged}.values()}
+    # The weights of these rows are federation.test_weights(client), None where all count equally.
+    clients = tuple(
+        Rows(k, examples(train), shared[id(rows)])
+        for k, (train, rows) in enumerate(zip(federation.train, judged, strict=True))
+    )
     return Spec(method, task, recipe, seed, clients)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_requests import request
 
 from fedakd.errors import PartitionError
 from fedakd.gaussians import kl, moments
@@ -32,7 +33,7 @@ Y = np.zeros(len(X), np.int64)
 
 
 def planned(partition: GaussianShift, clients: int = 3, total: int = 1500) -> ShiftPlan:
-    return partition.plan(X, Y, TRAIN, clients, total, np.random.default_rng(0))
+    return partition.plan(request(X, Y, TRAIN, clients, total), np.random.default_rng(0))
 
 
 def shifts(partition: GaussianShift) -> tuple[ClientShift, ...]:
@@ -88,7 +89,9 @@ def test_gaussian_rows_get_the_divergence_and_the_mean_asked_for(
     kind: Bending, size: int | None, c: float
 ) -> None:
     z, shares = NORMAL[:20_000], Shares(size)
-    found = bent(U, family(kind), z, c, 0.15, 200.0, shares)
+    found = bent(
+        U, family(kind), z, c, 0.15, lambda tilt: effective_size(shares(tilt.logs(z))) >= 200, shares
+    )
     assert found.tilt is not None
     given = shares(found.tilt.logs(z))
     assert covariance_part(given, z) == pytest.approx(0.15, rel=0.02)

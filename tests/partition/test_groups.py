@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from small_requests import request
 
 from fedakd.errors import PartitionError
 from fedakd.partition import ByGroup
@@ -15,7 +16,8 @@ Y = np.zeros(60, np.int64)
 
 def parts(partition: ByGroup, rows: Rows, total: int, clients: int = 3) -> list[Rows]:
     rng = np.random.default_rng(0)
-    return partition.plan(np.empty((60, 0)), Y, rows, clients, total, rng).draw(rows, total, rng)
+    plan = partition.plan(request(np.empty((60, 0)), Y, rows, clients, total), rng)
+    return plan.draw(rows, total, rng)
 
 
 @pytest.mark.parametrize("groups", [GROUPS, tuple(GROUPS.tolist())])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_requests import request
 
 from fedakd.errors import PartitionError
 from fedakd.partition import ClassLadder, Dirichlet
@@ -17,13 +18,13 @@ from fedakd.partition.labels import LadderPlan
 
 def ladder(y: Labels, clients: int, total: int, seed: int = 0) -> tuple[LadderPlan, list[Rows]]:
     rows, rng = np.arange(len(y)), np.random.default_rng(seed)
-    plan = ClassLadder().plan(np.empty((len(y), 0)), y, rows, clients, total, rng)
+    plan = ClassLadder().plan(request(np.empty((len(y), 0)), y, rows, clients, total), rng)
     return plan, plan.draw(rows, total, rng)
 
 
 def shares(y: Labels, alpha: float, clients: int, total: int, seed: int = 0) -> list[Rows]:
     rows, rng = np.arange(len(y)), np.random.default_rng(seed)
-    plan = Dirichlet(alpha).plan(np.empty((len(y), 0)), y, rows, clients, total, rng)
+    plan = Dirichlet(alpha).plan(request(np.empty((len(y), 0)), y, rows, clients, total), rng)
     return plan.draw(rows, total, rng)
 
 
@@ -108,7 +109,7 @@ def test_a_ladder_is_even_or_refused(counts: list[int], clients: int, seed: int)
 def test_dirichlet_gives_each_client_the_floor_of_its_share() -> None:
     rng = np.random.default_rng(0)
     rows = np.arange(len(BALANCED))
-    plan = Dirichlet(2.0).plan(np.empty((2000, 0)), BALANCED, rows, 5, 2000, rng)
+    plan = Dirichlet(2.0).plan(request(np.empty((2000, 0)), BALANCED, rows, 5, 2000), rng)
     assert np.allclose(plan.shares.sum(axis=0), 1)
     parts = plan.draw(rows, 2000, rng)
     counts = np.array([np.bincount(BALANCED[part], minlength=10) for part in parts])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from small_requests import request
 
 from fedakd.audit import audit
 from fedakd.errors import DataError, PartitionError
@@ -33,7 +34,7 @@ TRAIN = np.arange(4200)
 
 
 def planned(partition: GaussianShift, clients: int = 6, total: int = 2100, seed: int = 0) -> ShiftPlan:
-    return partition.plan(X, Y, TRAIN, clients, total, np.random.default_rng(seed))
+    return partition.plan(request(X, Y, TRAIN, clients, total), np.random.default_rng(seed))
 
 
 def drawn(plan: ShiftPlan, rows: Rows = TRAIN, total: int = 2100) -> list[Rows]:
@@ -69,7 +70,7 @@ def test_nothing_is_fitted_on_rows_outside_the_train_pool() -> None:
     other = X.copy()
     other[4200:] *= 50
     partition = GaussianShift(2.0, dims=5)
-    a, b = (partition.plan(x, Y, TRAIN, 6, 2100, np.random.default_rng(0)) for x in (X, other))
+    a, b = (partition.plan(request(x, Y, TRAIN, 6, 2100), np.random.default_rng(0)) for x in (X, other))
     for one, two in zip(a.choices, b.choices, strict=True):
         assert np.array_equal(one.tilt.delta, two.tilt.delta)
 
@@ -135,7 +136,7 @@ def test_first_healthy_direction_is_taken_else_the_best() -> None:
 
 def test_fewer_dimensions_than_asked_for_are_used_with_a_warning() -> None:
     flat = X[:, :3] @ np.random.default_rng(0).standard_normal((3, 30))
-    plan = GaussianShift(1.0).plan(flat, Y, TRAIN, 2, 1000, np.random.default_rng(0))
+    plan = GaussianShift(1.0).plan(request(flat, Y, TRAIN, 2, 1000), np.random.default_rng(0))
     assert plan.z.shape[1] == 3
     assert "vary in 3 dimensions only" in plan.warnings[0]
 
@@ -144,7 +145,7 @@ def test_rows_that_are_not_finite_are_refused_wherever_they_are() -> None:
     broken = X.copy()
     broken[-1, 0] = np.nan
     with pytest.raises(PartitionError, match="some rows hold nan or inf"):
-        GaussianShift(1.0).plan(broken, Y, TRAIN, 2, 1000, np.random.default_rng(0))
+        GaussianShift(1.0).plan(request(broken, Y, TRAIN, 2, 1000), np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
@@ -200,9 +201,10 @@ def test_every_client_tells_its_reach_and_the_furthest_of_all_it_tried() -> None
 
 @pytest.mark.parametrize("replacement", [True, False])
 def test_the_test_pool_is_shifted_alike_within_the_error_told(replacement: bool) -> None:
-    plan = planned(GaussianShift(2.0, dims=5, replacement=replacement))
-    test = np.arange(4200, 6000)
-    shifts = plan.shifts(drawn(plan), drawn(plan, test, 900), test)
+    partition = GaussianShift(2.0, dims=5, replacement=replacement)
+    judged = request(X, Y, TRAIN, 6, 2100, test=np.arange(4200, 6000), test_total=900)
+    plan = partition.plan(judged, np.random.default_rng(0))
+    shifts = plan.shifts(drawn(plan))
     assert all(abs(one.test_realised - 2.0) < 4 * one.test_error for one in shifts)
     assert len({one.test_realised for one in shifts}) == 6
 
@@ -212,9 +214,9 @@ def test_the_test_error_is_the_spread_over_pools() -> None:
     rng, shifts = np.random.default_rng(0), []
     for _ in range(60):
         x, y = rng.standard_normal((3000, 3)), np.zeros(3000, np.int64)
-        one = GaussianShift(1.0).plan(x, y, np.arange(2000), 1, 2000, np.random.default_rng(7))
-        pool = np.arange(2000, 3000)
-        shifts.append(one.shifts([np.arange(2000)], [pool], pool)[0])
+        judged = request(x, y, np.arange(2000), 1, 2000, test=np.arange(2000, 3000), test_total=1000)
+        one = GaussianShift(1.0).plan(judged, np.random.default_rng(7))
+        shifts.append(one.shifts([np.arange(2000)])[0])
     spread = np.std([one.test_realised for one in shifts])
     assert spread == pytest.approx(np.mean([one.test_error for one in shifts]), rel=0.3)
 
@@ -226,9 +228,9 @@ def test_density_in_many_dimensions_is_refused_with_its_effective_size_unless_fo
     with pytest.raises(
         PartitionError, match=r"mode=density leaves an effective size of [\d.]+ \(3 dir"
     ) as told:
-        density.plan(x, y, train, 1, 4000, np.random.default_rng(0))
+        density.plan(request(x, y, train, 1, 4000), np.random.default_rng(0))
     named = float(re.search(r"size of ([\d.]+) ", str(told.value).split("density leaves")[1])[1])  # type: ignore[index]
-    forced = replace(density, force=True).plan(x, y, train, 1, 4000, np.random.default_rng(0))
+    forced = replace(density, force=True).plan(request(x, y, train, 1, 4000), np.random.default_rng(0))
     assert forced.choices[0].effective == pytest.approx(named, rel=0.01)
     assert named < 40
 

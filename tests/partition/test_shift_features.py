@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from small_requests import request
 
 from fedakd.errors import PartitionError
 from fedakd.partition import GaussianShift, whitening
@@ -20,7 +21,7 @@ TRAIN = np.arange(2000)
 
 
 def planned(partition: GaussianShift, x: NDArray[Any] = X, seed: int = 0) -> ShiftPlan:
-    return partition.plan(x, Y, TRAIN, 3, 900, np.random.default_rng(seed))
+    return partition.plan(request(x, Y, TRAIN, 3, 900), np.random.default_rng(seed))
 
 
 def rows(plan: ShiftPlan) -> list[Rows]:
@@ -100,7 +101,7 @@ def test_a_fit_is_shared_by_strengths_and_by_nothing_else(monkeypatch: pytest.Mo
     planned(GaussianShift(1.0, dims=4), changed)
     planned(GaussianShift(1.0, dims=3))
     planned(GaussianShift(1.0, dims=4), seed=1)
-    GaussianShift(1.0, dims=4).plan(X, Y, TRAIN[1:], 3, 900, np.random.default_rng(0))
+    GaussianShift(1.0, dims=4).plan(request(X, Y, TRAIN[1:], 3, 900), np.random.default_rng(0))
     assert len(fits) == 5
 
 

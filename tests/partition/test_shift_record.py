@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from small_requests import request
 
 from fedakd.partition import GaussianShift, text
 
 
 def plan_of(shift: GaussianShift, x: np.ndarray):
     y = np.zeros(len(x), dtype=np.int64)
-    return shift.plan(x, y, np.arange(len(x)), 2, 500, np.random.default_rng(0))
+    return shift.plan(request(x, y, np.arange(len(x)), 2, 500), np.random.default_rng(0))
 
 
 def test_a_raw_feature_in_large_units_does_not_drown_the_others():

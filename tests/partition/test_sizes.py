@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_requests import request
 
 from fedakd.errors import PartitionError
 from fedakd.partition import Equal, PowerLaw, power_law
@@ -17,7 +18,7 @@ ROWS = np.arange(100, 1100)
 def parts(partition: PowerLaw | Equal, total: int, clients: int = 5, seed: int = 0) -> list[Rows]:
     rng = np.random.default_rng(seed)
     y = np.zeros(len(ROWS), np.int64)
-    plan = partition.plan(np.empty((len(ROWS), 0)), y, ROWS, clients, total, rng)
+    plan = partition.plan(request(np.empty((len(ROWS), 0)), y, ROWS, clients, total), rng)
     return plan.draw(ROWS, total, rng)
 
 

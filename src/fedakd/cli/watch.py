@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from fedakd.audit import LEGEND, Audit, blocks, verdict
+from fedakd.audit import Audit, blocks, legends, verdict
 from fedakd.cli.catalogue import grid
 from fedakd.experiment import Cell
 from fedakd.rounds import Round
@@ -67,8 +67,8 @@ class Watch:
         for part in parts:
             self.console.print(grid(*part, title))
             title = ""
-        if len(parts) > 1:
-            self.console.print(LEGEND, style="dim", highlight=False)
+        for legend in legends(found):
+            self.console.print(legend, style="dim", highlight=False)
         pools = ", ".join(f"{name} {count.rows}" for name, count in found.pools.items())
         style = "green" if found.clean else "bold red"
         self.console.print(f"rows: {pools}; [{style}]{escape(verdict(found))}[/]")

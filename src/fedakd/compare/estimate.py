@@ -15,7 +15,7 @@ from fedakd.engine.serial import Serial
 from fedakd.federation import federate
 from fedakd.methods import METHODS
 from fedakd.models import factory
-from fedakd.partition import parse
+from fedakd.partition import GaussianShift, parse
 from fedakd.rounds import Messages, begin
 from fedakd.simulation import server_of, spec_of
 from fedakd.training import Task
@@ -45,6 +45,8 @@ class Pace:
         rounds = plan.rounds if plan.equal_time else plan.rounds_of(job.method)
         learned = rounds * train * plan.scale * plan.epochs * RELATIVE.get(name.split("-")[0], 1.0)
         common = plan.evaluation == "global" or evaluated_together(plan.partition)
+        if plan.preset != "released" and isinstance(parse(canonical(plan.partition)), GaussianShift):
+            common, test = True, POOLS[2] * self.rows  # all clients are judged on the whole test pool
         looked = max(1, rounds // plan.judge_every) * test * VIEWS * (plan.clients if common else 1)
         looked += rounds * held_back / max(plan.fraction, 1e-9) * plan.clients if name in JUDGING else 0
         return learned * self.trained + looked * self.judged + rounds * ROUND

@@ -1,6 +1,6 @@
 """Ways to divide a dataset among clients."""
 
-from fedakd.partition.contract import ClientShift, Partition, Plan, Rows
+from fedakd.partition.contract import ClientShift, Partition, Plan, Request, Rows, Weights
 from fedakd.partition.groups import ByGroup
 from fedakd.partition.labels import ClassLadder, Dirichlet
 from fedakd.partition.names import PARTITIONS, Entry, parse, text
@@ -19,7 +19,9 @@ __all__ = [
     "Partition",
     "Plan",
     "PowerLaw",
+    "Request",
     "Rows",
+    "Weights",
     "parse",
     "power_law",
     "text",

@@ -18,7 +18,7 @@ import numpy as np
 from fedakd.gaussians import moments
 from fedakd.partition.contract import Features
 from fedakd.partition.diagnosis import covariance_kl, weighted_moments
-from fedakd.partition.tilt import FAR, STRONGEST, Shares, Tilt, effective_size, root, squared_shift, unit
+from fedakd.partition.tilt import FAR, STRONGEST, Shares, Tilt, root, squared_shift, unit
 
 Bending = Literal["scale", "widen", "narrow", "rotate"]
 WEAKEST = 1 / 32
@@ -69,22 +69,27 @@ def bend(kind: Bending, dims: int, rng: np.random.Generator) -> Bend:
 
 
 def bent(
-    u: Features, family: Bend, z: Features, c: float, c_cov: float, least: float, shares: Shares
+    u: Features,
+    family: Bend,
+    z: Features,
+    c: float,
+    c_cov: float,
+    enough: Callable[[Tilt], bool],
+    shares: Shares,
 ) -> Bent:
     """The weights with squared shift `c` along `u` whose covariance contributes `c_cov` to the KL divergence.
 
-    All with an effective size of at least `least`. From strength zero to the strongest that leaves so much,
-    the divergence is continuous, so whatever lies between both ends is reached.
+    All with `enough` effective rows. From strength zero to the strongest that leaves so many, the divergence
+    is continuous, so whatever lies between both ends is reached.
     """
     pool = moments(z)
 
     @cache
     def at(strength: float) -> tuple[Tilt | None, float]:
         tilt = _beside(u, family, strength, z, c, shares)
-        given = shares(tilt.logs(z)) if tilt else None
-        if given is None or effective_size(given) < least:
+        if tilt is None or not enough(tilt):
             return None, FAR
-        return tilt, min(covariance_kl(weighted_moments(given, z), pool), FAR)
+        return tilt, min(covariance_kl(weighted_moments(shares(tilt.logs(z)), z), pool), FAR)
 
     low = at(0.0)[1]
     if c_cov < low:  # no need to look how far it could go

@@ -15,7 +15,22 @@ from fedakd.errors import PartitionError
 Rows = NDArray[np.int64]
 Labels = NDArray[np.int64]
 Features = NDArray[np.float64]
+Weights = NDArray[np.float64]
 Evaluation = Literal["local", "global"]
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """The rows a partition divides, and how many of them it will give out."""
+
+    x: NDArray[Any]
+    y: Labels
+    train: Rows  # base rows of the train pool; whatever is fitted is fitted on these
+    test: Rows  # base rows of the test pool
+    clients: int
+    total: int  # training rows that clients are given altogether
+    unscaled: int  # the same if `scale` were 1
+    test_total: int  # test rows of all clients altogether
 
 
 class Plan(Protocol):
@@ -33,16 +48,8 @@ class Partition(Protocol):
     test part or all on one common test set.
     """
 
-    def plan(
-        self,
-        x: NDArray[Any],
-        y: Labels,
-        train: Rows,
-        clients: int,
-        total: int,
-        rng: np.random.Generator,
-    ) -> Plan:
-        """Whatever is fitted is fitted on the rows `train`; `total` of them will be given to clients."""
+    def plan(self, request: Request, rng: np.random.Generator) -> Plan:
+        """How the rows of any pool go to clients; nothing may be fitted on rows outside the train pool."""
         ...
 
 
@@ -55,7 +62,7 @@ class ClientShift:
     drawn: float  # the same of the rows drawn
     alignment: float  # cosine between the weighted mean and the direction asked for
     effective_size: float  # (sum w)^2 / sum w^2 over the train pool
-    effective_share: float  # of the client's rows
+    effective_share: float  # of the client's rows at scale 1
     distinct: int
     label_kl: float
     gaussian_kl: float  # infinite when the rows drawn span fewer dimensions than the pool
@@ -69,16 +76,30 @@ class ClientShift:
     cov_requested: float = math.nan
     cov_realised: float = math.nan  # what the covariances alone contribute to that divergence
     cov_reach: float = math.nan  # largest c_cov beside this c, along the direction taken
+    test_size: int = 0  # test rows the client has by its size; it is judged on more, see `Weighing`
+    test_effective: float = math.nan  # (sum w)^2 / sum w^2 over the test pool
+    test_needed: float = math.nan  # the least effective test rows that are accepted without force
 
 
 @runtime_checkable
 class Shifted(Protocol):
     """A plan that can tell how far each client is shifted."""
 
-    def shifts(
-        self, parts: Sequence[Rows], tests: Sequence[Rows] | None = None, pool: Rows | None = None
-    ) -> tuple[ClientShift, ...]:
-        """One diagnosis per client for the train parts it drew, and for the test parts out of their pool."""
+    def shifts(self, parts: Sequence[Rows]) -> tuple[ClientShift, ...]:
+        """One diagnosis per client, of the train parts drawn and of both pools under its weights."""
+        ...
+
+
+@runtime_checkable
+class Weighing(Protocol):
+    """A plan whose clients are all judged on every row of the test pool, each with weights of its own.
+
+    Weights use all rows of the pool, where draws by the same weights repeat some and miss others;
+    `benchmarks/judging.py` compares them.
+    """
+
+    def weigh(self, rows: Rows, total: int) -> list[Weights]:
+        """One weight per row for each client, summing to 1; `total` test rows belong to all clients."""
         ...
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedakd.errors import PartitionError
-from fedakd.partition.contract import Labels, Rows
+from fedakd.partition.contract import Request, Rows
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,12 @@ class ByGroup:
 
     groups: Sequence[Any] | NDArray[Any] | None = field(default=None, compare=False, repr=False)
 
-    def plan(
-        self, x: NDArray[Any], y: Labels, train: Rows, clients: int, total: int, rng: np.random.Generator
-    ) -> GroupPlan:
+    def plan(self, request: Request, rng: np.random.Generator) -> GroupPlan:
         if self.groups is None:
             raise PartitionError("group needs a group per row: a dataset with `groups`, or ByGroup(groups)")
-        if len(self.groups) != len(y):
-            raise PartitionError(f"group needs a group per row: {len(y)} rows, {len(self.groups)} groups")
+        rows, clients = len(request.y), request.clients
+        if len(self.groups) != rows:
+            raise PartitionError(f"group needs a group per row: {rows} rows, {len(self.groups)} groups")
         names, members = np.unique(np.asarray(self.groups), return_inverse=True)
         if len(names) != clients:
             raise PartitionError(f"the rows form {len(names)} groups, so clients={len(names)}; got {clients}")

@@ -12,13 +12,13 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedakd.errors import PartitionError
-from fedakd.partition.contract import Evaluation, Labels, Rows, UnluckyPlan
+from fedakd.partition.contract import Evaluation, Labels, Request, Rows, UnluckyPlan
 
 Counts = NDArray[np.int64]
 
@@ -30,10 +30,9 @@ class ClassLadder:
     evaluation: ClassVar[Evaluation] = "global"
     needs_every_class: ClassVar[bool] = True
 
-    def plan(
-        self, x: NDArray[Any], y: Labels, train: Rows, clients: int, total: int, rng: np.random.Generator
-    ) -> LadderPlan:
-        counts = _counts(y, train, int(y.max()) + 1)
+    def plan(self, request: Request, rng: np.random.Generator) -> LadderPlan:
+        y, clients = request.y, request.clients
+        counts = _counts(y, request.train, int(y.max()) + 1)
         steps = np.rint(np.linspace(1, len(counts), clients)).astype(int)
         ranks = np.full((clients, len(counts)), -1)
         demand = np.zeros(len(counts))
@@ -41,7 +40,7 @@ class ClassLadder:
             mine = np.lexsort((rng.random(len(counts)), demand))[:step]
             ranks[k, mine] = np.arange(step)
             demand[mine] += 1 / (step * np.maximum(counts[mine], 1))
-        return LadderPlan(y, ranks, _shrunk(ranks, counts, total))
+        return LadderPlan(y, ranks, _shrunk(ranks, counts, request.total))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +111,9 @@ class Dirichlet:
         if not 0 < self.alpha < np.inf:
             raise PartitionError(f"alpha must be positive and finite, got {self.alpha}")
 
-    def plan(
-        self, x: NDArray[Any], y: Labels, train: Rows, clients: int, total: int, rng: np.random.Generator
-    ) -> SharesPlan:
-        shares = rng.dirichlet(np.full(clients, self.alpha), size=int(y.max()) + 1)
+    def plan(self, request: Request, rng: np.random.Generator) -> SharesPlan:
+        y = request.y
+        shares = rng.dirichlet(np.full(request.clients, self.alpha), size=int(y.max()) + 1)
         return SharesPlan(y, np.nan_to_num(shares.T), self.alpha)  # a tiny alpha may underflow to 0 / 0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fedakd.errors import PartitionError
-from fedakd.partition.contract import Labels, Rows
+from fedakd.partition.contract import Labels, Rows, Weights
 
 
 def check_numbers(clients: int, ratio: Sequence[float], fraction: float, scale: float, seed: int) -> None:
@@ -60,6 +60,22 @@ def check_parts(pool: str, parts: Sequence[Rows], clients: int) -> None:
         raise PartitionError(
             f"each client needs at least one {pool} row; the plan left client {empty[0]} none"
         )
+
+
+def check_weights(weights: Sequence[Weights], rows: int, clients: int) -> None:
+    """The weights of test rows, in case the plan was not one of ours."""
+    if len(weights) != clients or any(own.shape != (rows,) for own in weights):
+        shapes = [own.shape for own in weights]
+        raise PartitionError(
+            f"a plan must weigh all {rows} test rows for each of {clients} clients; got {shapes}"
+        )
+    for client, own in enumerate(weights):
+        if not (own >= 0).all() or abs(own.sum() - 1) > 1e-6:
+            least, total = own.min(), own.sum()
+            raise PartitionError(
+                f"weights of test rows must be 0 or more and sum to 1; client {client}'s have sum {total:g} "
+                f"and the smallest is {least:g}"
+            )
 
 
 def share(fraction: float, rows: int) -> int:

@@ -8,15 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedakd.partition.contract import Features
+from fedakd.partition.guard import ENOUGH, HEALTHY, LEAST, Guard, carries
 from fedakd.partition.tilt import Tilt
 
 if TYPE_CHECKING:
     from fedakd.partition.shift import GaussianShift
-
-HEALTHY, LEAST = (
-    0.05,
-    0.01,
-)  # effective size over client size: below the first a warning, below the second an error
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +21,35 @@ class Attempt:
 
     tilt: Tilt | None
     direction: Features  # in which the mean was to go
-    effective: float
+    guard: Guard
+    effective: float  # rows of the train pool
+    test_effective: float
     reach: float = math.nan  # the largest c along it, or the largest KL if that was asked
     cov: tuple[float, float] | None = None  # the least and the largest c_cov beside c
+
+    @property
+    def healthy(self) -> bool:
+        """Whether no other direction needs to be tried."""
+        carried = carries(self.test_effective, self.guard.needed)
+        return self.tilt is not None and self.effective >= HEALTHY * self.guard.size and carried
+
+    @property
+    def merit(self) -> tuple[float, float]:
+        """Effective test rows count up to what is needed of them, then effective training rows."""
+        carried = carries(self.test_effective, self.guard.needed)
+        return 1.0 if carried else self.test_effective / self.guard.needed, self.effective
+
+
+def attempt(
+    tilt: Tilt | None,
+    direction: Features,
+    guard: Guard,
+    reach: float = math.nan,
+    cov: tuple[float, float] | None = None,
+) -> Attempt:
+    """The attempt that found these weights, or none."""
+    left = (guard.effective(tilt), guard.test_effective(tilt)) if tilt else (0.0, 0.0)
+    return Attempt(tilt, direction, guard, *left, reach, cov)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,47 +58,74 @@ class Choice:
 
     tilt: Tilt
     direction: Features
+    guard: Guard
     effective: float
+    test_effective: float
     tried: int
     reach: float
     furthest: float
     cov_reach: float
 
+    @property
+    def carried(self) -> bool:
+        """Whether enough effective test rows are left; only force accepts fewer."""
+        return carries(self.test_effective, self.guard.needed)
+
 
 def choice(attempts: Sequence[Attempt]) -> Choice | None:
-    """The attempt that leaves most rows, if any did what was asked."""
+    """The attempt that leaves most effective rows, if any did what was asked."""
     if all(one.tilt is None for one in attempts):
         return None
-    best = max((one for one in attempts if one.tilt), key=lambda one: one.effective)
+    best = max((one for one in attempts if one.tilt), key=lambda one: one.merit)
     assert best.tilt is not None
     furthest = max(one.reach for one in attempts)
     cov_reach = best.cov[1] if best.cov else math.nan
-    return Choice(best.tilt, best.direction, best.effective, len(attempts), best.reach, furthest, cov_reach)
+    left = (best.guard, best.effective, best.test_effective)
+    return Choice(best.tilt, best.direction, *left, len(attempts), best.reach, furthest, cov_reach)
 
 
-def refusal(
-    partition: GaussianShift, found: Sequence[Sequence[Attempt]], sizes: Sequence[int], dims: int
-) -> str:
+def refusal(partition: GaussianShift, found: Sequence[Sequence[Attempt]], dims: int) -> str:
     """Which client cannot have what was asked, why, and what all clients could have."""
     failed = {k: attempts for k, attempts in enumerate(found) if choice(attempts) is None}
     by_mean = {k: own for k, own in failed.items() if not any(one.cov for one in own)}
     client = next(iter(by_mean or failed))
     told = _mean(partition, by_mean, client) if by_mean else _covariance(partition, found, client)
     sparing = told.why_rows and partition.replacement and not partition.force
-    thin = f" with an effective size of at least {LEAST:.0%} of its {sizes[client]} rows" if sparing else ""
+    thin = _least(found[client][0].guard) if sparing else ""
     forced = ", and force=True accepts fewer effective rows" if sparing else ""
     count = len(found[client])
     tried = f"{count} direction{'s' * (count > 1)} in {dims} dims"
     return f"client {client} cannot be {told.asked}{thin}{told.why} ({tried} tried); {told.works}{forced}"
 
 
-def warnings(choices: Sequence[Choice], sizes: Sequence[int]) -> list[str]:
-    """A warning that names the clients whose draws repeat few rows often."""
-    shares = {k: one.effective / n for k, (one, n) in enumerate(zip(choices, sizes, strict=True))}
+def _least(guard: Guard) -> str:
+    rows = f" with an effective size of at least {LEAST:.0%} of its {guard.size} rows"
+    return rows + (f" and at least {guard.needed:g} effective test rows" if guard.needed else "")
+
+
+def warnings(choices: Sequence[Choice]) -> list[str]:
+    """Warnings that name the clients of too few effective rows, to train on and to be judged on."""
+    return [*_thin(choices), *_uncarried(choices)]
+
+
+def _thin(choices: Sequence[Choice]) -> list[str]:
+    shares = {k: one.effective / one.guard.size for k, one in enumerate(choices)}
     thin = [k for k, share in shares.items() if share < HEALTHY]
-    named = ", ".join(str(k) for k in thin)
     few = f"effective size below {HEALTHY:.0%} of their rows (lowest {min(shares.values()):.1%})"
-    return [f"clients {named}: {few}, so few rows repeat often"] if thin else []
+    return [f"clients {_named(thin)}: {few}, so few rows repeat often"] if thin else []
+
+
+def _uncarried(choices: Sequence[Choice]) -> list[str]:
+    rows = {k: one.test_effective for k, one in enumerate(choices) if not one.carried}
+    if not rows:
+        return []
+    asked = f"less than {ENOUGH:.0f} and than half of their test rows"
+    few = f"judged on few effective test rows, {asked} (lowest {min(rows.values()):.1f})"
+    return [f"clients {_named([*rows])}: {few}; accepted by force, so their scores carry little"]
+
+
+def _named(clients: Sequence[int]) -> str:
+    return ", ".join(map(str, clients))
 
 
 class Told(NamedTuple):
@@ -93,9 +142,11 @@ def _mean(partition: GaussianShift, failed: dict[int, Sequence[Attempt]], client
     name, value = ("c", partition.c) if partition.kl is None else ("kl", partition.kl)
     asked = f"shifted by {name}={value:g}"
     if partition.mode != "calibrated":
-        left = max(one.effective for one in failed[client])
+        best = max(failed[client], key=lambda one: one.merit)
+        left = f"an effective size of {best.effective:.3g}"
+        left += f" and {best.test_effective:.3g} effective test rows" if best.guard.needed else ""
         works = "a smaller c or fewer dims would do; mode=calibrated tells the largest c"
-        return Told(asked, f": mode={partition.mode} leaves an effective size of {left:.3g}", works)
+        return Told(asked, f": mode={partition.mode} leaves {left}", works)
     reach = min(max(one.reach for one in attempts) for attempts in failed.values())
     return Told(asked, "", f"{name}={_floor(reach):g} is reached by all clients")
 

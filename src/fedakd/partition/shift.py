@@ -10,7 +10,8 @@ Deviations from the printed algorithm:
   squared Mahalanobis distance between the client's mean and the pool's is C.
 - it takes the first delta; directions differ a lot in how many rows they leave, so up to `directions` are
   tried.
-- it samples before the split into train and test; we draw each part from its own pool of base rows.
+- it samples before the split into train and test; we draw the train parts from the train pool alone, and
+  judge every client on the whole test pool, each row with the weight that a draw would have given it.
 
 It shifts the mean alone; `c_cov` asks for a change of the covariance too, `kl` for the divergence of both.
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -29,12 +30,13 @@ from fedakd import gaussians
 from fedakd.errors import PartitionError, unknown
 from fedakd.partition import whitening
 from fedakd.partition.bending import Bend, Bending, bend, bent
-from fedakd.partition.contract import Features, Labels, Rows
+from fedakd.partition.contract import Features, Request, Rows
 from fedakd.partition.diagnosis import weighted_moments
-from fedakd.partition.search import HEALTHY, LEAST, Attempt, choice, refusal, warnings
+from fedakd.partition.guard import Guard
+from fedakd.partition.search import Attempt, attempt, choice, refusal, warnings
 from fedakd.partition.shift_plan import ShiftPlan
-from fedakd.partition.sizes import filled_sizes
-from fedakd.partition.tilt import Shares, Tilt, calibrated, effective_size, unit
+from fedakd.partition.sizes import filled_sizes, power_law
+from fedakd.partition.tilt import Shares, Tilt, calibrated, unit
 from fedakd.partition.whitening import Encoder
 
 Mode = Literal["calibrated", "ratio", "density"]
@@ -98,18 +100,25 @@ class GaussianShift:
         if self.cov != "scale" and self.c_cov is None:
             raise PartitionError(f"cov={self.cov} needs c_cov, how far the covariance is to change")
 
-    def plan(
-        self, x: NDArray[Any], y: Labels, train: Rows, clients: int, total: int, rng: np.random.Generator
-    ) -> ShiftPlan:
-        sizes = filled_sizes(total, clients, self.exponent)
-        fit_rng, *client_rngs = rng.spawn(clients + 1)
-        z, few = self._whitened(x, train, fit_rng)
-        pool = z[train]
-        found = [self._search(pool, size, stream) for size, stream in zip(sizes, client_rngs, strict=True)]
+    def plan(self, request: Request, rng: np.random.Generator) -> ShiftPlan:
+        fit_rng, *client_rngs = rng.spawn(request.clients + 1)
+        z, few = self._whitened(request.x, request.train, fit_rng)
+        guards = self._guards(request, z)
+        found = [self._search(guard, stream) for guard, stream in zip(guards, client_rngs, strict=True)]
         choices = tuple(one for one in map(choice, found) if one)
-        if len(choices) < clients:
-            raise PartitionError(refusal(self, found, sizes, z.shape[1]))
-        return ShiftPlan(self, z, y, train, choices, (*few, *warnings(choices, sizes)))
+        if len(choices) < request.clients:
+            raise PartitionError(refusal(self, found, z.shape[1]))
+        return ShiftPlan(self, z, request.y, request.train, choices, (*few, *warnings(choices)))
+
+    def _guards(self, request: Request, z: Features) -> list[Guard]:
+        """What each client must keep of both pools."""
+        clients, train, test = request.clients, z[request.train], z[request.test]
+        drawn, whole = (filled_sizes(n, clients, self.exponent) for n in (request.total, request.unscaled))
+        judged = power_law(request.test_total, clients, self.exponent)
+        return [
+            Guard(train, test, size, rows, self.shares(few), self.shares(rows), self.force)
+            for few, size, rows in zip(drawn, whole, judged, strict=True)
+        ]
 
     @property
     def exponent(self) -> float:
@@ -136,12 +145,12 @@ class GaussianShift:
         )
         return z, [few] if white.dims < dims else []
 
-    def _search(self, z: Features, size: int, rng: np.random.Generator) -> list[Attempt]:
+    def _search(self, guard: Guard, rng: np.random.Generator) -> list[Attempt]:
         """Directions up to the first that leaves enough rows."""
         attempts: list[Attempt] = []
-        for u, family in self._directions(z.shape[1], rng):
-            attempts.append(self._attempt(u, family, z, size))
-            if attempts[-1].tilt and attempts[-1].effective >= HEALTHY * size:
+        for u, family in self._directions(guard.train.shape[1], rng):
+            attempts.append(self._attempt(u, family, guard))
+            if attempts[-1].healthy:
                 break
         return attempts
 
@@ -156,38 +165,38 @@ class GaussianShift:
                 yield u, family
             seen.add(alike)
 
-    def _attempt(self, u: Features, family: Bend | None, z: Features, size: int) -> Attempt:
+    def _attempt(self, u: Features, family: Bend | None, guard: Guard) -> Attempt:
         """The weights along `u`, or none if too few rows would carry them."""
-        least, shares = (0.0 if self.force else LEAST * size), self.shares(size)
         if self.mode != "calibrated":
-            tilt = Tilt(math.sqrt(self.c or 0.0) * u, density=self.mode == "density")
-            left = effective_size(shares(tilt.logs(z)))
-            return Attempt(tilt if left >= least else None, tilt.delta, left)
+            return self._uncalibrated(u, guard)
         if family is not None:
-            return self._bent(u, family, z, least, shares)
-        found, reach = self._calibrated(u, z, least, shares)
-        left = effective_size(shares(found.logs(z))) if found else 0.0
-        return Attempt(found, found.delta if found else u, left, reach)
+            return self._bent(u, family, guard)
+        found, reach = self._calibrated(u, guard)
+        return attempt(found, found.delta if found else u, guard, reach)
 
-    def _calibrated(
-        self, u: Features, z: Features, least: float, shares: Shares
-    ) -> tuple[Tilt | None, float]:
+    def _uncalibrated(self, u: Features, guard: Guard) -> Attempt:
+        """The weights of a formula, which leave as many rows as they do."""
+        tilt = Tilt(math.sqrt(self.c or 0.0) * u, density=self.mode == "density")
+        left = attempt(tilt, tilt.delta, guard)
+        return left if guard.accepts(tilt) else replace(left, tilt=None)
+
+    def _calibrated(self, u: Features, guard: Guard) -> tuple[Tilt | None, float]:
         """The weights along `u` that shift by c, or by kl if that was asked, and how far they could."""
+        z, limit = guard.train, guard.strongest(u)
         if self.kl is None:
-            return calibrated(u, z, self.c or 0.0, least, shares)
+            return calibrated(u, z, self.c or 0.0, guard.least, guard.shares, limit=limit)
         pool = gaussians.moments(z)
 
         def divergence(given: Features, z: Features) -> float:
             return gaussians.kl(weighted_moments(given, z), pool)
 
-        return calibrated(u, z, self.kl, least, shares, divergence)
+        return calibrated(u, z, self.kl, guard.least, guard.shares, divergence, limit)
 
-    def _bent(self, u: Features, family: Bend, z: Features, least: float, shares: Shares) -> Attempt:
+    def _bent(self, u: Features, family: Bend, guard: Guard) -> Attempt:
         """The weights that also change the covariance by c_cov."""
         c = self.c or 0.0
-        alone, reach = calibrated(u, z, c, least, shares) if c else (None, math.nan)
+        alone, reach = self._calibrated(u, guard) if c else (None, math.nan)
         if c and alone is None:
-            return Attempt(None, u, 0.0, reach)
-        found = bent(u, family, z, c, self.c_cov or 0.0, least, shares)
-        left = effective_size(shares(found.tilt.logs(z))) if found.tilt else 0.0
-        return Attempt(found.tilt, u * (c > 0), left, reach, (found.least, found.most))
+            return attempt(None, u, guard, reach)
+        found = bent(u, family, guard.train, c, self.c_cov or 0.0, guard.accepts, guard.shares)
+        return attempt(found.tilt, u * (c > 0), guard, reach, (found.least, found.most))

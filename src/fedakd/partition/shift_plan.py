@@ -11,7 +11,7 @@ import numpy as np
 
 from fedakd.errors import PartitionError
 from fedakd.gaussians import kl, moments
-from fedakd.partition.contract import ClientShift, Features, Labels, Rows
+from fedakd.partition.contract import ClientShift, Features, Labels, Rows, Weights
 from fedakd.partition.diagnosis import cosine, covariance_kl, label_kl, rows_kl, weighted_moments
 from fedakd.partition.search import Choice
 from fedakd.partition.sizes import filled_sizes
@@ -35,27 +35,31 @@ class ShiftPlan:
     def draw(self, rows: Rows, total: int, rng: np.random.Generator) -> list[Rows]:
         sizes = filled_sizes(total, len(self.choices), self.partition.exponent)
         z, streams = self.z[rows], rng.spawn(len(sizes))
-        if not self.partition.replacement and sizes[0] > len(rows):
-            raise PartitionError(f"{sizes[0]} rows without replacement were asked of a pool of {len(rows)}")
+        self._check_room(sizes[0], len(rows))
         return [
             rows[draw(choice.tilt.logs(z), size, self.partition.replacement, stream)]
             for choice, size, stream in zip(self.choices, sizes, streams, strict=True)
         ]
 
-    def shifts(
-        self, parts: Sequence[Rows], tests: Sequence[Rows] | None = None, pool: Rows | None = None
-    ) -> tuple[ClientShift, ...]:
-        sizes = [len(own) for own in (parts if tests is None else tests)]
-        test = self.z[:0] if pool is None else self.z[pool]
-        return tuple(
-            self._shift(choice, part, size, test)
-            for choice, part, size in zip(self.choices, parts, sizes, strict=True)
-        )
+    def weigh(self, rows: Rows, total: int) -> list[Weights]:
+        sizes = filled_sizes(total, len(self.choices), self.partition.exponent)
+        self._check_room(sizes[0], len(rows))
+        z = self.z[rows]
+        pairs = zip(self.choices, sizes, strict=True)
+        return [self.partition.shares(size)(choice.tilt.logs(z)) for choice, size in pairs]
 
-    def _shift(self, choice: Choice, part: Rows, test_size: int, test: Features) -> ClientShift:
-        asked, pool, drawn = self.partition, self.z[self.train], self.z[part]
-        weights = asked.shares(len(part))(choice.tilt.logs(pool))
-        held_out = asked.shares(test_size)(choice.tilt.logs(test)) if len(test) else test[:, 0]
+    def _check_room(self, size: int, rows: int) -> None:
+        if not self.partition.replacement and size > rows:
+            raise PartitionError(f"{size} rows without replacement were asked of a pool of {rows}")
+
+    def shifts(self, parts: Sequence[Rows]) -> tuple[ClientShift, ...]:
+        return tuple(self._shift(choice, part) for choice, part in zip(self.choices, parts, strict=True))
+
+    def _shift(self, choice: Choice, part: Rows) -> ClientShift:
+        asked, guard, drawn = self.partition, choice.guard, self.z[part]
+        pool, test = guard.train, guard.test
+        weights = guard.shares(choice.tilt.logs(pool))
+        held_out = guard.test_shares(choice.tilt.logs(test)) if len(test) else test[:, 0]
         moved, base = weighted_moments(weights, pool), moments(pool)
         return ClientShift(
             requested=math.nan if asked.c is None else asked.c,
@@ -63,7 +67,7 @@ class ShiftPlan:
             drawn=squared_shift(np.full(len(part), 1 / len(part)), drawn),
             alignment=cosine(weights @ pool, choice.direction),
             effective_size=choice.effective,
-            effective_share=choice.effective / len(part),
+            effective_share=choice.effective / guard.size,
             distinct=len(np.unique(part)),
             label_kl=label_kl(self.y[part], self.y[self.train]),
             gaussian_kl=rows_kl(drawn, pool),
@@ -77,6 +81,9 @@ class ShiftPlan:
             cov_requested=math.nan if asked.c_cov is None else asked.c_cov,
             cov_realised=covariance_kl(moved, base),
             cov_reach=choice.cov_reach,
+            test_size=guard.test_size,
+            test_effective=choice.test_effective if len(test) else math.nan,
+            test_needed=guard.needed if len(test) else math.nan,
         )
 
 

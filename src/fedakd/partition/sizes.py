@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedakd.errors import PartitionError
-from fedakd.partition.contract import Labels, Rows
+from fedakd.partition.contract import Request, Rows
 
 
 def power_law(total: int, clients: int, exponent: float = 1.0) -> list[int]:
@@ -38,20 +36,16 @@ class PowerLaw:
         if not 0 <= self.exponent <= MOST_SKEWED:
             raise PartitionError(f"exponent must be between 0 and {MOST_SKEWED:g}, got {self.exponent}")
 
-    def plan(
-        self, x: NDArray[Any], y: Labels, train: Rows, clients: int, total: int, rng: np.random.Generator
-    ) -> Sliced:
-        return Sliced(clients, self.exponent)
+    def plan(self, request: Request, rng: np.random.Generator) -> Sliced:
+        return Sliced(request.clients, self.exponent)
 
 
 @dataclass(frozen=True)
 class Equal:
     """IID: the same distribution and the same size everywhere, no row twice."""
 
-    def plan(
-        self, x: NDArray[Any], y: Labels, train: Rows, clients: int, total: int, rng: np.random.Generator
-    ) -> Sliced:
-        return Sliced(clients, 0.0)
+    def plan(self, request: Request, rng: np.random.Generator) -> Sliced:
+        return Sliced(request.clients, 0.0)
 
 
 @dataclass(frozen=True)

@@ -106,20 +106,28 @@ def calibrated(
     least: float,
     weigh: Weigh = softmax,
     measure: Measure = squared_shift,
+    limit: float = STRONGEST,
 ) -> tuple[Tilt | None, float]:
     """The tilt along `u` whose shift, squared unless measured otherwise, is `c`; and the largest along `u`.
 
-    Both with an effective size of at least `least`. That size falls with the strength t (with replacement it
-    is exp(2 K(t) - K(2t)), K convex), so there is one largest strength; the shift is continuous in between,
-    so every c up to the shift at that strength is reached.
+    Both with an effective size of at least `least` and a strength of at most `limit`. The shift is continuous
+    in the strength, so every c up to the shift at the largest strength is reached.
     """
     along = z @ u
-    strongest = root(lambda t: math.log(effective_size(weigh(t * along))) - math.log(max(least, 1e-9)))
-    reach = measure(weigh(strongest * along), z)
+    largest = strongest(along, least, weigh, limit)
+    reach = measure(weigh(largest * along), z)
     if reach < c:
         return None, reach
-    strength = root(lambda t: c - min(measure(weigh(t * along), z), FAR), strongest)
+    strength = root(lambda t: c - min(measure(weigh(t * along), z), FAR), largest)
     return Tilt(strength * u), reach
+
+
+def strongest(along: Features, least: float, weigh: Weigh = softmax, limit: float = STRONGEST) -> float:
+    """The largest t up to `limit` at which weights exp(t along) have an effective size of at least `least`.
+
+    The effective size falls with t (with replacement it is exp(2 K(t) - K(2t)), K convex), so there is one.
+    """
+    return root(lambda t: math.log(effective_size(weigh(t * along))) - math.log(max(least, 1e-9)), limit)
 
 
 def root(f: Callable[[float], float], high: float = STRONGEST) -> float:

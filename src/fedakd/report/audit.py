@@ -15,6 +15,7 @@ ROWS: Columns = {
     "distinct": lambda client: count(client["train"]["distinct"]),
     "test": lambda client: count(client["test"]["rows"]),
     "distinct test": lambda client: count(client["test"]["distinct"]),
+    "effective test": lambda client: _effective(client),
     "classes": lambda client: count(sum(n > 0 for n in client["labels"])),
 }
 SHIFT: Columns = {
@@ -26,6 +27,13 @@ SHIFT: Columns = {
     "KL(x)": lambda client: _divergence(client),
     "KL(y)": lambda client: _shift(client, "label_kl", 3),
 }
+EFFECTIVE = (
+    "Effective test: how many test rows of equal weight carry as much as those the client is judged on by "
+    "their weights w, (sum w)² / sum w². "
+)
+FEW = (
+    "!: fewer than 100 and than half of the client's test rows, accepted by force; its scores carry little. "
+)
 LEGEND = (
     "Shift: squared length of the mean in whitened space, as asked, in the weighted train pool, in the rows "
     "drawn and in the test pool. KL(x), KL(y): inputs (Gaussian) and labels against the pool."
@@ -43,12 +51,39 @@ def pools(audit: dict[str, Any], name: str) -> Table:
 def clients(audit: dict[str, Any], name: str) -> Table:
     shifted = any(client["shift"] for client in audit["clients"])
     columns = ROWS | SHIFT if shifted else ROWS
+    if not any(
+        "effective_test_rows" in client for client in audit["clients"]
+    ):  # stored before it was counted
+        columns = {name: cell for name, cell in columns.items() if name != "effective test"}
     rows = tuple(
         (Entry(str(k), k), *(cell(client) for cell in columns.values()))
         for k, client in enumerate(audit["clients"])
     )
     caption = "What each client was given"
-    return Table(f"{name}-given", caption, ("client", *columns), rows, LEGEND if shifted else "")
+    return Table(f"{name}-given", caption, ("client", *columns), rows, _legend(audit, columns, shifted))
+
+
+def few_test_rows(audit: dict[str, Any]) -> list[int]:
+    """The clients judged on fewer effective test rows than the rule asks, which force accepted."""
+    return [k for k, client in enumerate(audit["clients"]) if client.get("few_test_rows")]
+
+
+def effective_test_rows(audit: dict[str, Any] | None, client: int) -> float:
+    """The effective test rows of a client; nan where they were not counted."""
+    rows = audit["clients"][client].get("effective_test_rows") if audit else None
+    return math.nan if rows is None else float(rows)
+
+
+def _legend(audit: dict[str, Any], columns: Columns, shifted: bool) -> str:
+    effective = EFFECTIVE if shifted and "effective test" in columns else ""
+    return (effective + (FEW if few_test_rows(audit) else "") + (LEGEND if shifted else "")).strip()
+
+
+def _effective(client: dict[str, Any]) -> Entry:
+    rows = client.get("effective_test_rows")
+    if rows is None:
+        return Entry("")
+    return Entry(f"{rows:,.0f}!", rows) if client.get("few_test_rows") else number(rows, 0)
 
 
 def verdict(audit: dict[str, Any]) -> str:
