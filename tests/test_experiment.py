@@ -215,7 +215,10 @@ def test_one_seed_shows_each_clients_gain_with_its_interval(tmp_path):
     _, clients = tables.client_table(summary.rows_of(cells))
     fair = row.per_seed[0]
     low, high = 100 * fair.gain_low[1], 100 * fair.gain_high[1]
-    assert clients[1][2] == f"{100 * fair.gains[1]:+.1f} ({low:.1f} to {high:.1f})"
+    interval = "" if np.isnan(low) else f" ({low:.1f} to {high:.1f})"
+    assert clients[1][2] == f"{100 * fair.gains[1]:+.1f}{interval}"
+    told = tables.gain_of([replace(fair, gain_low=(-0.01,) * 3, gain_high=(0.02,) * 3)], 1)
+    assert told == f"{100 * fair.gains[1]:+.1f} (-1.0 to 2.0)"
 
 
 def test_a_linear_model_counts_its_passes(tmp_path):
@@ -260,7 +263,7 @@ def test_many_methods_are_lines_of_the_clients_table_and_have_one_sentence_each(
     text = tables.markdown(plan, cells, rows, [])
     assert all((row.verdict in text) == row.judged for row in rows)
     fair = judged[2].per_seed[0]
-    assert f"({100 * fair.gain_low[1]:.1f} to {100 * fair.gain_high[1]:.1f})" in text
+    assert tables.gain_of([fair], 1) in text
     assert f"| FedAKD | {tables.costs(cells)['fedakd']['passes']:.2f} |" in text
 
 

@@ -13,24 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedakd.fairness import (
-    assess,
-    cf_coefficient,
-    cf_interval,
-    gain_interval,
-    gains,
-    gini,
-    jain,
-    mean_gain_interval,
-    over_seeds,
-    spearman,
-    worse_off,
-)
+from fedakd.correlation import cf_coefficient, cf_interval, spearman
+from fedakd.fairness import assess, gains, gini, jain, over_seeds, worse_off
+from fedakd.intervals import Paired, client_interval, gain_interval, row_interval
 
 Lists = tuple[list[float], list[float]]
 ALONE = [0.60, 0.65, 0.70, 0.72, 0.80, 0.85]
 JOINED = [0.70, 0.69, 0.78, 0.74, 0.83, 0.86]
-ROWS = [100, 120, 150, 200, 400, 900]
 
 
 @st.composite
@@ -146,49 +135,25 @@ def test_cf_of_78_with_ten_clients_says_little() -> None:
     assert ends == pytest.approx([30, 95], abs=12)
 
 
-def test_intervals_over_clients_cover_what_they_promise() -> None:
+def test_cf_intervals_cover_what_they_promise() -> None:
     """Plain percentiles cover about 90 % here."""
-    rng, hits = fresh(5), np.zeros(2)
+    rng, hits = fresh(5), 0
     for _ in range(400):
         x, noise = rng.normal(size=(2, 10))
-        y = 0.78 * x + math.sqrt(1 - 0.78**2) * noise
-        ends = cf_interval(x, y, rng=rng, draws=500), mean_gain_interval(noise, rng=rng, draws=500)
-        hits += [low <= truth <= high for (low, high), truth in zip(ends, (78, 0), strict=True)]
-    assert hits / 400 == pytest.approx([0.95, 0.95], abs=0.03)
-
-
-def test_mean_gain_interval_is_scipys_bootstrap_at_the_widened_level() -> None:
-    x = fresh(6).normal(0.03, 0.02, size=12)
-    reference = stats.bootstrap(
-        (x,),
-        np.mean,
-        n_resamples=20_000,
-        confidence_level=1 - 2 * tail(12),
-        method="percentile",
-        rng=fresh(7),
-    ).confidence_interval
-    assert mean_gain_interval(x, rng=fresh(8), draws=20_000) == pytest.approx(list(reference), abs=0.002)
+        low, high = cf_interval(x, 0.78 * x + math.sqrt(1 - 0.78**2) * noise, rng=rng, draws=500)
+        hits += low <= 78 <= high
+    assert hits / 400 == pytest.approx(0.95, abs=0.03)
 
 
 def test_a_lower_level_gives_a_narrower_interval() -> None:
-    for narrow, wide in zip(
-        (
-            cf_interval(ALONE, JOINED, rng=fresh(), level=0.5),
-            mean_gain_interval(JOINED, rng=fresh(), level=0.5),
-        ),
-        (cf_interval(ALONE, JOINED, rng=fresh()), mean_gain_interval(JOINED, rng=fresh())),
-        strict=True,
-    ):
-        assert wide[0] < narrow[0] < narrow[1] < wide[1]
+    narrow, wide = (cf_interval(ALONE, JOINED, rng=fresh(), level=level) for level in (0.5, 0.95))
+    assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
 
 def test_too_few_clients_have_no_interval() -> None:
     few = 4
     assert np.isnan(cf_interval(ALONE[:few], JOINED[:few], rng=fresh())).all()
-    assert np.isnan(mean_gain_interval(JOINED[:few], rng=fresh())).all()
-    assert np.isnan(mean_gain_interval([*JOINED[:few], math.nan], rng=fresh())).all()
     assert np.isfinite(cf_interval(ALONE[:5], JOINED[:5], rng=fresh())).all()
-    assert np.isfinite(mean_gain_interval(JOINED[:5], rng=fresh())).all()
 
 
 def test_undefined_resamples_are_left_out_while_they_are_a_minority() -> None:
@@ -203,83 +168,12 @@ def test_an_interval_from_a_minority_of_resamples_is_undefined() -> None:
     assert np.isnan(cf_interval(*rows_apart, rng=fresh())).all()
 
 
-def test_more_seeds_of_the_same_clients_do_not_narrow_the_interval() -> None:
-    """Clients, not rows of a table, are what is sampled; independent seeds do help."""
-    x = fresh(9).normal(size=10)
-    once, thrice = (mean_gain_interval(np.tile(x, (n, 1)), rng=fresh(), draws=10_000) for n in (1, 3))
-    assert thrice == pytest.approx(once, abs=0.06)
-    table = fresh(9).normal(size=(30, 10))
-    low, high = mean_gain_interval(table, rng=fresh())
-    assert high - low < 0.5 * (once[1] - once[0])
-
-
-def test_a_seed_that_differs_widens_the_interval() -> None:
-    seeds = np.array([[-0.1], [0.0], [0.1]]) + np.zeros((3, 10))
-    low, high = mean_gain_interval(seeds, rng=fresh())
-    assert low == pytest.approx(-0.1)
-    assert high == pytest.approx(0.1)
-
-
-def test_a_failed_result_in_a_table_is_skipped() -> None:
-    table = np.full((2, 6), 0.04)
-    table[0, 3] = np.nan
-    assert mean_gain_interval(table, rng=fresh()) == pytest.approx((0.04, 0.04))
-
-
 # gains of one client ----------------------------------------------------------------------------
 
 
 def test_gains_are_differences_and_rounding_is_no_gain() -> None:
     assert gains([0.5, 0.3], [0.75, 0.1 + 0.2]) == (0.25, 0.0)
     assert worse_off(gains([0.1 + 0.2], [0.3])) == 0
-
-
-def test_gain_interval_is_newcombes_on_scipys_wilson() -> None:
-    ends = []
-    for p in (48 / 70, 56 / 70):
-        interval = stats.binomtest(round(p * 70), 70).proportion_ci(method="wilson")
-        ends.append((p - interval.low, interval.high - p))
-    (down_s, up_s), (down_f, up_f) = ends
-    expected = (8 / 70 - math.hypot(down_f, up_s), 8 / 70 + math.hypot(up_f, down_s))
-    assert gain_interval(48 / 70, 56 / 70, 70) == pytest.approx(expected)
-
-
-@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 100_000), st.floats(0.5, 0.99))
-def test_gain_interval_holds_the_gain_and_stays_in_range(a: float, b: float, n: int, level: float) -> None:
-    low, high = gain_interval(a, b, n, level)
-    assert -1 - 1e-12 <= low <= b - a <= high <= 1 + 1e-12
-
-
-@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 50_000))
-def test_gain_interval_shrinks_with_rows_and_mirrors_when_swapped(a: float, b: float, n: int) -> None:
-    low, high = gain_interval(a, b, n)
-    less = gain_interval(a, b, 2 * n)
-    assert less[1] - less[0] < high - low
-    assert gain_interval(b, a, n) == pytest.approx((-high, -low))
-
-
-@pytest.mark.parametrize(("p", "q", "n"), [(0.8, 0.85, 60), (0.7, 0.9, 90), (0.5, 0.5, 25)])
-def test_gain_interval_covers_what_it_promises(p: float, q: float, n: int) -> None:
-    """The exact chance over all outcomes of two binomials."""
-    k = np.arange(n + 1)
-    chance = np.outer(stats.binom.pmf(k, n, p), stats.binom.pmf(k, n, q))
-    ends = np.array([[gain_interval(i / n, j / n, n) for j in k] for i in k])
-    covered = (ends[..., 0] <= q - p) & (q - p <= ends[..., 1])
-    assert (chance * covered).sum() == pytest.approx(0.95, abs=0.02)
-
-
-def test_gain_interval_is_conservative_for_models_that_agree() -> None:
-    rng, n = fresh(10), 100
-    hard = rng.random((2000, n)) < 0.2  # rows both models miss; the rest each misses on its own now and then
-    alone, joined = ((~hard & (rng.random(hard.shape) < p)).mean(1) for p in (0.90, 0.95))
-    ends = np.array([gain_interval(a, b, n) for a, b in zip(alone, joined, strict=True)])
-    assert ((ends[:, 0] <= 0.04) & (ends[:, 1] >= 0.04)).mean() > 0.98
-
-
-def test_gain_interval_needs_a_row_unless_the_client_failed() -> None:
-    with pytest.raises(ValueError, match="at least one test row, got 0"):
-        gain_interval(0.5, 0.6, 0)
-    assert np.isnan(gain_interval(0.5, math.nan, 0)).all()
 
 
 # how gains are shared ---------------------------------------------------------------------------
@@ -333,74 +227,106 @@ def test_worse_off_counts_losses_beyond_the_tolerance() -> None:
 # one run ----------------------------------------------------------------------------------------
 
 
+def outcomes(alone: float, joined: float, rows: int, first: int = 0) -> Paired:
+    """A client whose models have as many rows right as the accuracies say, mostly the same ones."""
+    place = np.arange(rows)
+    before, after = (place < round(accuracy * rows) for accuracy in (alone, joined))
+    return Paired(first + place, before, after, np.full(rows, 1 / rows))
+
+
+PAIRS = [outcomes(a, b, 100, 100 * k) for k, (a, b) in enumerate(zip(ALONE, JOINED, strict=True))]
+
+
 def test_a_run_gathers_its_parts() -> None:
-    run = assess(ALONE, JOINED, ROWS)
+    run = assess(ALONE, JOINED, PAIRS)
     assert (run.maximum, run.minimum, run.clients, run.failed) == (0.86, 0.69, 6, 0)
     assert run.average == pytest.approx(np.mean(JOINED))
     assert run.cf == cf_coefficient(ALONE, JOINED)
     assert run.spearman == spearman(ALONE, JOINED)
     assert run.gains == gains(ALONE, JOINED)
-    assert (run.gain_low[4], run.gain_high[4]) == gain_interval(0.80, 0.83, 400)
+    assert (run.gain_low[4], run.gain_high[4]) == gain_interval(PAIRS[4])
     assert (run.jain, run.gini) == (jain(run.gains), gini(run.gains))
-    assert run.mean_gain_low < run.mean_gain < run.mean_gain_high
+    assert (run.mean_gain_low, run.mean_gain_high) == row_interval(PAIRS)
+    assert (run.sample_gain_low, run.sample_gain_high) == client_interval([run.gains])
     assert run.cf_low < run.cf < run.cf_high
 
 
+def test_accuracies_without_outcomes_give_no_interval_from_rows() -> None:
+    run = assess(ALONE, JOINED)
+    assert np.isnan([*run.gain_low, *run.gain_high, run.mean_gain_low, run.mean_gain_high]).all()
+    assert (run.worse_off, run.significantly_worse) == (0, None)
+    assert run.sample_gain_low < run.mean_gain < run.sample_gain_high
+    partly = assess(ALONE, JOINED, [*PAIRS[:5], None])
+    assert np.isfinite(partly.gain_low[:5]).all()
+    assert np.isnan([partly.gain_low[5], partly.mean_gain_low]).all()
+
+
+def test_outcomes_of_other_rows_are_refused() -> None:
+    other = [*PAIRS[:5], outcomes(0.85, 0.90, 100)]
+    with pytest.raises(ValueError, match=r"client 5 must be .* gain of 0\.05000 by outcomes and of 0\.01000"):
+        assess(ALONE, JOINED, other)
+
+
 def test_a_run_is_assessed_the_same_twice_and_its_seed_matters() -> None:
-    assert assess(ALONE, JOINED, ROWS, seed=3) == assess(ALONE, JOINED, ROWS, seed=3)
-    assert (
-        assess(ALONE, JOINED, ROWS, seed=3).mean_gain_low != assess(ALONE, JOINED, ROWS, seed=4).mean_gain_low
-    )
+    x, y = cohort(0.5, 12, fresh(4))
+    lists = (0.5 + x / 10).tolist(), (0.5 + y / 10).tolist()
+    assert assess(*lists, seed=3).cf_low == assess(*lists, seed=3).cf_low != assess(*lists, seed=4).cf_low
 
 
 def test_clearly_worse_is_told_from_slightly_worse() -> None:
-    run = assess([0.9, 0.9, 0.9], [0.7, 0.89, 0.95], [500, 500, 500])
+    alone, joined = [0.9, 0.9, 0.9], [0.7, 0.89, 0.95]
+    run = assess(alone, joined, [outcomes(a, b, 500) for a, b in zip(alone, joined, strict=True)])
     assert (run.worse_off, run.significantly_worse) == (2, 1)
 
 
 def test_a_failed_client_is_left_out_and_counted() -> None:
-    full = assess(ALONE, JOINED, ROWS)
-    run = assess([*ALONE, 0.5], [*JOINED, math.nan], [*ROWS, 0])
+    full = assess(ALONE, JOINED, PAIRS)
+    run = assess([*ALONE, 0.5], [*JOINED, math.nan], [*PAIRS, None])
     assert (run.clients, run.failed) == (6, 1)
     assert math.isnan(run.gains[6])
     assert math.isnan(run.gain_high[6])
     assert run.gains[:6] == full.gains
-    same = ("average", "minimum", "cf", "cf_low", "mean_gain", "mean_gain_high", "jain", "gini", "worse_off")
+    same = ("average", "minimum", "cf", "cf_low", "mean_gain", "mean_gain_high", "sample_gain_low", "jain")
     assert [getattr(run, name) for name in same] == [getattr(full, name) for name in same]
+    assert (run.worse_off, run.significantly_worse) == (full.worse_off, full.significantly_worse)
 
 
 def test_without_a_reference_only_averages_are_known() -> None:
-    run = assess(None, [0.5, math.nan, 0.7], [10, 10, 10])
+    run = assess(None, [0.5, math.nan, 0.7])
     assert (run.average, run.maximum, run.minimum) == pytest.approx((0.6, 0.7, 0.5))
     assert (run.clients, run.failed, run.gains, run.worse_off) == (2, 1, (), None)
     assert math.isnan(run.cf)
 
 
-def test_one_client_has_a_gain_but_no_cf() -> None:
-    run = assess([0.5], [0.6], [50])
-    assert run.mean_gain == pytest.approx(0.1)
-    assert math.isnan(run.cf)
-    assert math.isnan(run.mean_gain_low)
+@pytest.mark.parametrize("clients", [1, 2])
+def test_few_clients_have_a_gain_with_its_interval_but_no_interval_of_cf(clients: int) -> None:
+    run = assess(ALONE[:clients], JOINED[:clients], PAIRS[:clients])
+    assert run.mean_gain_low < run.mean_gain < run.mean_gain_high
+    assert math.isnan(run.cf_low)
 
 
 @pytest.mark.parametrize(
-    ("alone", "joined", "rows", "words"),
+    ("alone", "joined", "words"),
     [
-        ([0.5, 88.1], [0.5, 0.6], [9, 9], "standalone accuracies must be in 0-1, got 88.1 for client 1"),
-        ([0.5, 0.6], [-0.1, 0.6], [9, 9], "federated accuracies must be in 0-1, got -0.1 for client 0"),
-        ([0.5, 0.6], [0.5, math.inf], [9, 9], "got inf for client 1"),
-        ([0.5, 0.6], [0.5], [9, 9], r"one value per client, got lengths \[2, 1, 2\]"),
-        ([0.5, 0.6], [0.5, 0.6], [9, 0], "at least one test row, got 0"),
-        ([0.5], [math.nan], [9], "at least one client must have an accuracy, got none of 1"),
+        ([0.5, 88.1], [0.5, 0.6], "standalone accuracies must be in 0-1, got 88.1 for client 1"),
+        ([0.5, 0.6], [-0.1, 0.6], "federated accuracies must be in 0-1, got -0.1 for client 0"),
+        ([0.5, 0.6], [0.5, math.inf], "got inf for client 1"),
+        ([0.5, 0.6], [0.5], r"one value per client, got lengths \[2, 1, 1\]"),
+        ([0.5], [math.nan], "at least one client must have an accuracy, got none of 1"),
     ],
 )
-def test_wrong_input_is_named(alone: list[float], joined: list[float], rows: list[int], words: str) -> None:
+def test_wrong_input_is_named(alone: list[float], joined: list[float], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        assess(alone, joined, rows)
+        assess(alone, joined)
+
+
+def test_outcomes_are_one_a_client() -> None:
+    with pytest.raises(ValueError, match=r"one value per client, got lengths \[6, 6, 5\]"):
+        assess(ALONE, JOINED, PAIRS[:5])
 
 
 def test_what_is_stored_is_strict_json() -> None:
-    run = assess([0.5, 0.6, 0.7], [0.5, 0.5, math.nan], [10, 10, 0])
+    run = assess([0.5, 0.6, 0.7], [0.5, 0.5, math.nan])
     stored = json.loads(json.dumps(run.to_dict(), allow_nan=False))
     assert stored["cf"] is None
     assert stored["gains"][2] is None
@@ -412,7 +338,7 @@ def test_what_is_stored_is_strict_json() -> None:
 
 
 def test_over_seeds_gives_mean_and_sample_deviation() -> None:
-    runs = [assess(ALONE, [value + shift for value in JOINED], ROWS) for shift in (0.0, 0.02, 0.1)]
+    runs = [assess(ALONE, [value + shift for value in JOINED]) for shift in (0.0, 0.02, 0.1)]
     average = over_seeds(runs)["average"]
     assert average.mean == pytest.approx(np.mean([run.average for run in runs]))
     assert average.std == pytest.approx(np.std([run.average for run in runs], ddof=1))
@@ -421,8 +347,8 @@ def test_over_seeds_gives_mean_and_sample_deviation() -> None:
 
 
 def test_over_seeds_counts_where_a_number_is_defined() -> None:
-    constant = assess(ALONE, [0.8] * 6, ROWS)
-    summary = over_seeds([constant, assess(ALONE, JOINED, ROWS), assess(None, JOINED, ROWS)])
+    constant = assess(ALONE, [0.8] * 6)
+    summary = over_seeds([constant, assess(ALONE, JOINED), assess(None, JOINED)])
     assert summary["cf"].mean == cf_coefficient(ALONE, JOINED)
     assert (summary["cf"].defined, summary["worse_off"].defined, summary["average"].defined) == (1, 2, 3)
     assert math.isnan(summary["cf"].std)

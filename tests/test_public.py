@@ -105,7 +105,17 @@ def imports(path: Path) -> set[str]:
 
 LAYERS = [
     {"errors", "threads"},
-    {"trees", "examples", "spelling", "optimizers", "fairness", "gaussians", "figures"},
+    {
+        "trees",
+        "examples",
+        "spelling",
+        "optimizers",
+        "fairness",
+        "correlation",
+        "intervals",
+        "gaussians",
+        "figures",
+    },
     {"wire", "training", "fitting", "verdict", "statistics", "ranking", "partition", "models", "data"},
     {"activations", "features"},
     {"method", "federation", "audit"},

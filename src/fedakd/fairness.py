@@ -9,21 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from statistics import NormalDist, fmean, stdev
+from statistics import fmean, stdev
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
-Values = Sequence[float]
-Interval = tuple[float, float]
+from fedakd.correlation import ROUNDING as ROUNDING
+from fedakd.correlation import Values, as_pair, cf_interval, same_length, spearman
+from fedakd.correlation import cf_coefficient as cf_coefficient
+from fedakd.intervals import UNKNOWN, Array, Paired, client_interval, gain_interval, row_interval
 
-UNKNOWN: Interval = (math.nan, math.nan)
-# One test row in 100,000 moves an accuracy by ten times this, rounding to float32 by a tenth of it.
-ROUNDING = 1e-6
-# Simulated: with four, nominal 95 % bootstrap intervals covered 82 % for a CF of 78 and 88 % for a mean.
-FEWEST_CLIENTS = 5
+Pairs = Sequence[Paired | None]  # one a client
+DISAGREEMENT = 1e-5  # of a gain by outcomes and one by accuracies: those of the same rows differ by rounding
 
 
 @dataclass(frozen=True)
@@ -40,15 +37,17 @@ class Fairness:
     cf_high: float = math.nan
     spearman: float = math.nan
     gains: tuple[float, ...] = ()
-    gain_low: tuple[float, ...] = ()
+    gain_low: tuple[float, ...] = ()  # of each client, paired on its test rows
     gain_high: tuple[float, ...] = ()
     mean_gain: float = math.nan
-    mean_gain_low: float = math.nan
+    mean_gain_low: float = math.nan  # over these clients, from this seed's draw of test rows alone
     mean_gain_high: float = math.nan
+    sample_gain_low: float = math.nan  # over clients as a sample of clients
+    sample_gain_high: float = math.nan
     jain: float = math.nan
     gini: float = math.nan
     worse_off: int | None = None
-    significantly_worse: int | None = None
+    significantly_worse: int | None = None  # whose interval lies below 0; None if intervals are not known
 
     def to_dict(self) -> dict[str, object]:
         """The fields as JSON knows them: undefined is null."""
@@ -67,12 +66,17 @@ class Spread(NamedTuple):
 
 
 def assess(
-    standalone: Values | None, federated: Values, distinct_test_rows: Sequence[int], *, seed: int = 0
+    standalone: Values | None, federated: Values, pairs: Pairs | None = None, *, seed: int = 0
 ) -> Fairness:
-    """Everything about one run; `standalone` is None where no reference was trained."""
+    """Everything about one run; `standalone` is None where no reference was trained.
+
+    `pairs` are the outcomes of the test rows of each client under both models. Without them, as in results of
+    an earlier version, gains have no interval from test rows: accuracies alone do not tell how wide it is.
+    """
     after = _accuracies("federated", federated)
     before = after if standalone is None else _accuracies("standalone", standalone)
-    _same_length(before, after, distinct_test_rows)
+    outcomes = [None] * len(after) if pairs is None else list(pairs)
+    same_length(before, after, outcomes)
     known = np.isfinite(before) & np.isfinite(after)
     if not known.any():
         raise ValueError(f"at least one client must have an accuracy, got none of {len(known)}")
@@ -80,7 +84,7 @@ def assess(
     run = Fairness(float(kept.mean()), float(max(kept)), float(min(kept)), len(kept), len(after) - len(kept))
     if standalone is None:
         return run
-    run = _with_gains(run, before.tolist(), after.tolist(), distinct_test_rows)
+    run = _with_gains(run, gains(before.tolist(), after.tolist()), outcomes)
     return _with_fairness(run, before[known].tolist(), kept.tolist(), np.random.default_rng(seed))
 
 
@@ -92,77 +96,11 @@ def over_seeds(runs: Sequence[Fairness]) -> dict[str, Spread]:
     return {name: _spread([getattr(run, name) for run in runs]) for name in names}
 
 
-def cf_coefficient(standalone: Values, federated: Values) -> float:
-    """100 times the Pearson correlation of accuracies before and after joining; nan if either is constant.
-
-    >>> cf_coefficient([0.5, 0.6, 0.7], [0.6, 0.7, 0.8])
-    100.0
-    """
-    before, after = _pair(standalone, federated)
-    return 100 * float(_pearson(before, after)) if len(before) else math.nan
-
-
-def spearman(standalone: Values, federated: Values) -> float:
-    """Rank correlation; accuracies equal up to rounding are ties."""
-    before, after = _pair(standalone, federated)
-    return float(_pearson(_ranks(before), _ranks(after))) if len(before) else math.nan
-
-
-def cf_interval(
-    standalone: Values, federated: Values, *, rng: np.random.Generator, draws: int = 2000, level: float = 0.95
-) -> Interval:
-    """Percentile bootstrap of CF over clients; nan for fewer than 5, or if most resamples are constant."""
-    before, after = _pair(standalone, federated)
-    clients = len(before)
-    if clients < FEWEST_CLIENTS:
-        return UNKNOWN
-    chosen = rng.integers(clients, size=(draws, clients))
-    cf = 100 * _pearson(before[chosen], after[chosen])
-    defined = cf[np.isfinite(cf)]
-    # Ends taken from a minority of the resamples would describe those, not CF.
-    return bootstrap_ends(defined, clients, level) if 2 * len(defined) >= draws else UNKNOWN
-
-
-def mean_gain_interval(
-    gains: npt.ArrayLike, *, rng: np.random.Generator, draws: int = 2000, level: float = 0.95
-) -> Interval:
-    """Percentile bootstrap of the mean over clients, or over seeds by clients; nan for fewer than 5 clients.
-
-    Seeds and clients of a table are resampled apart: results that share either are not independent.
-    """
-    table = np.atleast_2d(np.asarray(gains, float))
-    known = np.isfinite(table)
-    clients = int(known.any(0).sum())
-    if clients < FEWEST_CLIENTS:
-        return UNKNOWN
-    by_seed, by_client = (rng.multinomial(n, np.full(n, 1 / n), draws) for n in table.shape)  # counts
-    total = ((by_seed @ np.where(known, table, 0.0)) * by_client).sum(1)
-    count = ((by_seed @ known) * by_client).sum(1)
-    return bootstrap_ends(total[count > 0] / count[count > 0], clients, level)
-
-
 def gains(standalone: Values, federated: Values) -> tuple[float, ...]:
     """Federated minus standalone accuracy per client; a difference within rounding is 0."""
-    before, after = _pair(standalone, federated)
+    before, after = as_pair(standalone, federated)
     change = after - before
     return tuple(np.where(np.abs(change) <= ROUNDING, 0.0, change).tolist())
-
-
-def gain_interval(acc_standalone: float, acc_federated: float, n_test: int, level: float = 0.95) -> Interval:
-    """Newcombe's hybrid score interval of one client's gain; `n_test` counts distinct test rows.
-
-    It takes the two models' errors as independent; on the same rows they mostly agree, so it is rather wide.
-    """
-    if math.isnan(acc_standalone + acc_federated):
-        return UNKNOWN
-    if n_test < 1:
-        raise ValueError(f"a gain interval needs at least one test row, got {n_test}")
-    low_s, high_s = _wilson(acc_standalone, n_test, level)
-    low_f, high_f = _wilson(acc_federated, n_test, level)
-    gain = acc_federated - acc_standalone
-    down = math.hypot(acc_federated - low_f, high_s - acc_standalone)
-    up = math.hypot(high_f - acc_federated, acc_standalone - low_s)
-    return gain - down, gain + up
 
 
 def jain(gains: Values) -> float:
@@ -198,18 +136,41 @@ def worse_off(gains: Values, tolerance: float = 0.0) -> int:
     return sum(gain < -tolerance for gain in gains)
 
 
-def _with_gains(run: Fairness, before: Values, after: Values, rows: Sequence[int]) -> Fairness:
-    """Position k stays client k, nan where it failed."""
-    change = gains(before, after)
-    low, high = zip(*map(gain_interval, before, after, rows), strict=True)
-    run = replace(run, gains=change, gain_low=low, gain_high=high)
-    return replace(run, worse_off=worse_off(change), significantly_worse=worse_off(high))
+def _with_gains(run: Fairness, change: tuple[float, ...], outcomes: Pairs) -> Fairness:
+    """Gains with their intervals; position k stays client k, nan where it failed."""
+    judged = [None if math.isnan(gain) else pair for gain, pair in zip(change, outcomes, strict=True)]
+    for client, pair in enumerate(judged):
+        _check_same_rows(client, change[client], pair)
+    low, high = zip(*(gain_interval(pair) if pair else UNKNOWN for pair in judged), strict=True)
+    pairs = [pair for pair in judged if pair]
+    complete = len(pairs) == run.clients
+    mean_low, mean_high = row_interval(pairs) if complete else UNKNOWN
+    sample_low, sample_high = client_interval([change])
+    return replace(
+        run,
+        gains=change,
+        gain_low=low,
+        gain_high=high,
+        mean_gain_low=mean_low,
+        mean_gain_high=mean_high,
+        sample_gain_low=sample_low,
+        sample_gain_high=sample_high,
+        worse_off=worse_off(change),
+        significantly_worse=worse_off(high) if complete else None,
+    )
+
+
+def _check_same_rows(client: int, gain: float, pair: Paired | None) -> None:
+    if pair and abs(pair.gain - gain) > DISAGREEMENT:
+        raise ValueError(
+            f"outcomes and accuracies of client {client} must be of the same test rows and weights, got a "
+            f"gain of {pair.gain:.5f} by outcomes and of {gain:.5f} by accuracies"
+        )
 
 
 def _with_fairness(run: Fairness, before: Values, after: Values, rng: np.random.Generator) -> Fairness:
     change = gains(before, after)
     cf_low, cf_high = cf_interval(before, after, rng=rng)
-    mean_low, mean_high = mean_gain_interval(change, rng=rng)
     return replace(
         run,
         cf=cf_coefficient(before, after),
@@ -217,54 +178,9 @@ def _with_fairness(run: Fairness, before: Values, after: Values, rng: np.random.
         cf_high=cf_high,
         spearman=spearman(before, after),
         mean_gain=fmean(change),
-        mean_gain_low=mean_low,
-        mean_gain_high=mean_high,
         jain=jain(change),
         gini=gini(change),
     )
-
-
-def _pearson(x: Array, y: Array) -> Array:
-    """Pearson along the last axis, less its last digits: clients on a line are 1, not 0.9999999999999998."""
-    return np.asarray(np.round((_unit(x) * _unit(y)).sum(-1), 12) + 0.0)  # no -0
-
-
-def _unit(x: Array) -> Array:
-    """Deviations from the mean at length 1; nan where all values are equal up to rounding."""
-    flat = np.ptp(x, -1, keepdims=True) <= ROUNDING * np.abs(x).max(-1, keepdims=True)
-    away = x - x.mean(-1, keepdims=True)
-    away = away / np.where(flat, np.nan, np.abs(away).max(-1, keepdims=True))  # squares must not vanish
-    return np.asarray(away / np.sqrt((away**2).sum(-1, keepdims=True)))
-
-
-def _ranks(x: Array) -> Array:
-    """Ranks from 1, ties at their mean; a nan makes all of them tie, so that what follows is undefined."""
-    order = np.argsort(x)
-    steps = np.diff(x[order], prepend=x[order][:1]) > ROUNDING * np.abs(x).max(initial=0.0)
-    group = np.cumsum(steps)
-    shared = np.bincount(group, np.arange(1, len(x) + 1)) / np.bincount(group)
-    return np.asarray(shared[group][np.argsort(order)])
-
-
-def bootstrap_ends(draws: Array, units: int, level: float) -> Interval:
-    """Quantiles of bootstrap draws, moved outwards where the units resampled, clients or seeds, are few.
-
-    Plain percentiles forget that a resample of n varies (n-1)/n too little and that its scale is a guess:
-    simulated with 10 clients, nominal 95 % covered 91 % for CF and 89 % for a mean; so moved, 95 % and 94 %.
-    """
-    from scipy.special import ndtr, stdtrit  # not needed to import this module
-
-    tail = float(ndtr(math.sqrt(units / (units - 1)) * stdtrit(units - 1, (1 - level) / 2)))
-    low, high = np.quantile(draws, [tail, 1 - tail])
-    return float(low), float(high)
-
-
-def _wilson(share: float, n: int, level: float) -> Interval:
-    z2 = NormalDist().inv_cdf(0.5 + level / 2) ** 2
-    centre = share + z2 / (2 * n)
-    half = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n)))
-    scale = 1 + z2 / n
-    return (centre - half) / scale, (centre + half) / scale
 
 
 def _spread(values: Sequence[float | None]) -> Spread:
@@ -280,17 +196,6 @@ def _accuracies(name: str, values: Values) -> Array:
     if len(wrong):
         raise ValueError(f"{name} accuracies must be in 0-1, got {array[wrong[0]]} for client {wrong[0]}")
     return array
-
-
-def _pair(standalone: Values, federated: Values) -> tuple[Array, Array]:
-    _same_length(standalone, federated)
-    return np.asarray(standalone, float), np.asarray(federated, float)
-
-
-def _same_length(*parts: Array | Values) -> None:
-    lengths = [len(part) for part in parts]
-    if len(set(lengths)) != 1:
-        raise ValueError(f"every list must have one value per client, got lengths {lengths}")
 
 
 def _json(value: object) -> object:

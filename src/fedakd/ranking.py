@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedakd.fairness import Array
+from fedakd.intervals import Array
 from fedakd.statistics import LEVEL, Key, Scores, bootstrap_mean, compared, finite, rounded
 
 Place = Literal["best", "tied", "behind", "only", "excluded", "unknown"]

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedakd.fairness import UNKNOWN, Array, Interval, bootstrap_ends
+from fedakd.intervals import UNKNOWN, Array, Interval, bootstrap_ends
 
 Key = Any  # a seed or a (setting, seed); not Hashable: a Mapping of int is no Mapping of Hashable
 Scores = Mapping[str, Mapping[Key, float]]  # by method

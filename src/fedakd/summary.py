@@ -149,7 +149,7 @@ def assessed(cell: Cell, view: str, reference: list[float]) -> Fairness:
     if all(map(math.isnan, own)):
         return Fairness(math.nan, math.nan, math.nan, clients=0, failed=len(own))
     comparable = any(not math.isnan(a + b) for a, b in zip(own, reference, strict=True))
-    return assess(reference if comparable else None, own, cell.distinct_test_rows, seed=cell.seed)
+    return assess(reference if comparable else None, own, pairs=None, seed=cell.seed)
 
 
 def views_of(cell: Cell) -> list[str]:

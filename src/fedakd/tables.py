@@ -108,7 +108,10 @@ def alone(reference: Row) -> list[float]:
 
 
 def gain_of(per_seed: Sequence[Fairness], client: int, digits: int | None = None) -> str:
-    """One seed: the gain with its 95 % interval; several: mean and standard deviation; or the gain alone."""
+    """One seed: the gain with its 95 % interval, if it has one; several: mean and standard deviation.
+
+    With digits it is the gain alone.
+    """
     gains = [one.gains[client] if one.gains else math.nan for one in per_seed]
     if math.isnan(sum(gains)):
         return "unknown" if digits is None else "?"
@@ -117,7 +120,7 @@ def gain_of(per_seed: Sequence[Fairness], client: int, digits: int | None = None
     if len(per_seed) > 1:
         return points(Spread(fmean(gains), stdev(gains), len(gains)), sign=True)
     low, high = (100 * end[client] for end in (per_seed[0].gain_low, per_seed[0].gain_high))
-    return f"{100 * gains[0]:+.1f} ({low:.1f} to {high:.1f})"
+    return f"{100 * gains[0]:+.1f}" + (f" ({low:.1f} to {high:.1f})" if not math.isnan(low) else "")
 
 
 def points(spread: Spread, sign: bool = False) -> str:

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
+from typing import Literal
 
-import numpy as np
+from fedakd.fairness import Fairness
+from fedakd.intervals import Interval, client_interval, seed_interval
 
-from fedakd.fairness import Fairness, mean_gain_interval
+VerdictClass = Literal["pays", "costs", "unclear"]
 
 WEAK = 40  # CF between this and its negative explains less than a sixth of the spread: it says little
 FIRM = 50  # with the lower end of CF above this, "stay stronger" needs no "tend to"
+SAME_MEANS = "all seeds give the same mean gain"
+NO_OUTCOMES = "the outcomes of test rows are not stored"
 
 
-def verdict(method_label: str, per_seed: Sequence[Fairness]) -> str:
-    """What joining does to the clients: gain, losers, order of strength; several seeds are pooled."""
+def verdict(
+    method_label: str,
+    per_seed: Sequence[Fairness],
+    *,
+    unconverged: str | None = None,
+    passes: tuple[float, float] | None = None,
+) -> str:
+    """What joining does to the clients: gain, losers, order of strength; several seeds are pooled.
+
+    `unconverged` says which run or reference has not converged; then the sentence gives the numbers without
+    a verdict. `passes` are those over the training rows, joined and alone; they are given where they differ.
+    """
     if not per_seed:
         raise ValueError(f"{method_label}: a verdict needs at least one run, got none")
     compared = [run for run in per_seed if run.worse_off is not None]
@@ -23,42 +38,86 @@ def verdict(method_label: str, per_seed: Sequence[Fairness]) -> str:
     elif not compared:
         body = f"average {_average(per_seed)}; without standalone runs nobody can say whether joining pays"
     else:
-        body = _comparison(compared)
-    return f"{method_label}: {body}{_remarks(per_seed)}."
+        body = _comparison(compared, unconverged)
+    return f"{method_label}: {body}{_remarks(per_seed, passes)}."
+
+
+def verdict_class(per_seed: Sequence[Fairness]) -> VerdictClass:
+    """Whether the 95 % interval of the mean gain over these clients lies above zero, below it or neither.
+
+    Runs that were compared with no reference are left out; without an interval it is unclear.
+    """
+    compared = [run for run in per_seed if run.worse_off is not None]
+    return class_of(*pooled_gain(compared)[1:]) if compared else "unclear"
+
+
+def class_of(low: float, high: float) -> VerdictClass:
+    """The class of an interval of a gain; without one (nan) it is unclear.
+
+    >>> class_of(0.01, 0.02), class_of(-0.02, -0.01), class_of(-0.01, 0.01), class_of(math.nan, math.nan)
+    ('pays', 'costs', 'unclear', 'unclear')
+    """
+    return "pays" if low > 0 else "costs" if high < 0 else "unclear"
 
 
 def pooled_gain(per_seed: Sequence[Fairness]) -> tuple[float, float, float]:
-    """Mean gain over clients and seeds with the ends of its 95 % interval."""
+    """Mean gain over these clients with the ends of its 95 % interval.
+
+    The interval of one seed is of its draw of test rows alone; that of several is over seeds. Clients that
+    failed are left out of the mean of their seed.
+    """
     if len(per_seed) == 1:
         return per_seed[0].mean_gain, per_seed[0].mean_gain_low, per_seed[0].mean_gain_high
     sizes = [len(run.gains) for run in per_seed]
     if len(set(sizes)) != 1:
         raise ValueError(f"runs to pool must have the same number of clients, got {sizes}")
-    table = np.array([run.gains for run in per_seed])
-    low, high = mean_gain_interval(table, rng=np.random.default_rng(0))
-    return float(np.nanmean(table)), low, high
+    means = [run.mean_gain for run in per_seed]
+    return fmean(means), *seed_interval(means)
 
 
-def _comparison(runs: Sequence[Fairness]) -> str:
+def sample_gain(per_seed: Sequence[Fairness]) -> Interval:
+    """The 95 % interval of the mean gain over clients as a sample of clients, not of these alone."""
+    if len(per_seed) == 1:
+        return per_seed[0].sample_gain_low, per_seed[0].sample_gain_high
+    return client_interval([run.gains for run in per_seed])
+
+
+def _comparison(runs: Sequence[Fairness], unconverged: str | None) -> str:
+    losers = sum(run.worse_off or 0 for run in runs)
+    gain, low, high = pooled_gain(runs)
+    if unconverged:
+        numbers = f"{_change(gain)} ({_interval(low, high, runs)}), {_losers(runs, losers)}, CF {_cf(runs)}"
+        return f"no verdict yet: not converged: {unconverged}; so far {numbers}"
     if not any(gain for run in runs for gain in run.gains if not math.isnan(gain)):
         return f"joining changes nothing: every client scores as it does alone; average {_average(runs)}"
-    gain, low, high = pooled_gain(runs)
-    losers = sum(run.worse_off or 0 for run in runs)
     # "but" where the second half speaks against the first: losers after a gain, none after a doubtful one.
-    joint = "but" if (low > 0 and losers > 0) or (low <= 0 and losers == 0) else "and"
-    return f"{_gain(gain, low, high)} {joint} {_losers(runs, losers)}; {_order(runs)}"
+    joint = "but" if (low > 0) == (losers > 0) else "and"
+    return f"{_gain(gain, low, high, runs)} {joint} {_losers(runs, losers)}; {_order(runs)}"
 
 
-def _gain(gain: float, low: float, high: float) -> str:
-    change = f"clients {'gain' if gain >= 0 else 'lose'} {_points(abs(gain))} points on average"
+def _gain(gain: float, low: float, high: float, runs: Sequence[Fairness]) -> str:
+    leads = {"pays": "joining pays", "costs": "joining costs"}
+    unclear = "no clear gain" if gain >= 0 else "no clear gain or loss"
+    lead = leads.get(class_of(low, high), unclear)
+    return f"{lead}: {_change(gain)} ({_interval(low, high, runs)})"
+
+
+def _change(gain: float) -> str:
+    return f"clients {'gain' if gain >= 0 else 'lose'} {_points(abs(gain))} points on average"
+
+
+def _interval(low: float, high: float, runs: Sequence[Fairness]) -> str:
+    """The ends, and what they are an interval of."""
     if math.isnan(low):
-        return f"too few clients to tell whether joining pays: {change} (no interval)"
-    if low > 0:
-        return f"joining pays: {change} (95 % interval {_points(low)} to {_points(high)})"
-    if high < 0:
-        return f"joining costs: {change} (95 % interval {_points(-high)} to {_points(-low)})"
-    lead = "no clear gain" if gain >= 0 else "no clear gain or loss"
-    return f"{lead}: {change} (95 % interval of the gain {_points(low)} to {_points(high)})"
+        return f"no interval: {SAME_MEANS if len(runs) > 1 else NO_OUTCOMES}"
+    ends = {
+        "pays": f"{_points(low)} to {_points(high)}",
+        "costs": f"{_points(-high)} to {_points(-low)}",
+        "unclear": f"a gain of {_points(low)} to {_points(high)}",
+    }[class_of(low, high)]
+    if len(runs) > 1:
+        return f"95 % interval over seeds: {ends}"
+    return f"95 % interval of this one draw of rows: {ends}; other seeds may differ"
 
 
 def _losers(runs: Sequence[Fairness], losers: int) -> str:
@@ -66,10 +125,18 @@ def _losers(runs: Sequence[Fairness], losers: int) -> str:
         return "nobody is worse off"
     seen = sum(run.clients for run in runs)
     unit = "clients" if len(runs) == 1 else f"client results over {len(runs)} seeds"
-    clearly = sum(run.significantly_worse or 0 for run in runs)
-    return (
-        f"{losers} of {seen} {unit} {'is' if losers == 1 else 'are'} worse off ({clearly or 'none'} clearly)"
-    )
+    return f"{losers} of {seen} {unit} {'is' if losers == 1 else 'are'} worse off{_clearly(runs)}"
+
+
+def _clearly(runs: Sequence[Fairness]) -> str:
+    """How many are worse off by their own interval, where all have one."""
+    counts = [run.significantly_worse for run in runs if run.significantly_worse is not None]
+    return f" ({sum(counts) or 'none'} clearly)" if len(counts) == len(runs) else ""
+
+
+def _cf(runs: Sequence[Fairness]) -> str:
+    cf = _mean([run.cf for run in runs])
+    return "undefined" if math.isnan(cf) else f"{cf:.0f}"
 
 
 def _order(runs: Sequence[Fairness]) -> str:
@@ -98,12 +165,17 @@ def _undefined(runs: Sequence[Fairness]) -> str:
     return f", undefined in {missing} of {len(runs)} seeds" if missing else ""
 
 
-def _remarks(runs: Sequence[Fairness]) -> str:
+def _remarks(runs: Sequence[Fairness], passes: tuple[float, float] | None) -> str:
     """What a reader must know to weigh the sentence."""
     failed = sum(run.failed for run in runs)
     remarks = [f"{len(runs)} seeds"] if len(runs) > 1 else []
+    remarks += [_compute(*passes)] if passes and not math.isclose(*passes, rel_tol=0.01) else []
     remarks += [f"{failed} failed client result{'s' if failed > 1 else ''} left out"] if failed else []
     return f" [{', '.join(remarks)}]" if remarks else ""
+
+
+def _compute(joined: float, alone: float) -> str:
+    return f"{joined:.1f} passes over the training rows, alone {alone:.1f}"
 
 
 def _average(runs: Sequence[Fairness]) -> str:

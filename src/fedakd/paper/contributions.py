@@ -14,8 +14,9 @@ import numpy as np
 
 from fedakd import figures
 from fedakd.compare.results import Results, Setting
+from fedakd.correlation import cf_coefficient, cf_interval
 from fedakd.errors import PlanError
-from fedakd.fairness import Interval, cf_coefficient, cf_interval
+from fedakd.intervals import Interval
 from fedakd.plan import REFERENCE
 from fedakd.summary import accuracies, named
 

@@ -57,9 +57,14 @@ def gains(setting: Setting, drawn: Mapping[str, Look], name: str) -> list[Chart]
     pay = [Bar(row.label, drawn[row.method], *(100 * one for one in gain(row))) for row in others]
     keep = [Bar(row.label, drawn[row.method], *_order(row.spread)) for row in others]
     return [
-        intervals(f"{name}-gains", "Mean gain, with its 95 % interval", "points gained by joining", pay),
+        intervals(f"{name}-gains", _gain_title(others), "points gained by joining", pay),
         intervals(f"{name}-cf", _order_title(others), "CF (100: order kept, 0: order lost)", keep),
     ]
+
+
+def _gain_title(rows: Sequence[Row]) -> str:
+    of = "over seeds" if max(len(row.seeds) for row in rows) > 1 else "of this one draw of test rows"
+    return f"Mean gain over these clients, with its 95 % interval {of}"
 
 
 def _order_title(rows: Sequence[Row]) -> str:

@@ -176,15 +176,21 @@ def _numbers(row: Row, found: Sequence[Client], name: str) -> Table:
             Entry(str(one.client), one.client),
             Entry(str(one.seed), one.seed),
             *(number(value, factor=100) for value in (one.alone, one.joined)),
-            *(number(value, factor=100, sign=True) for value in (one.gain, one.low, one.high)),
+            number(one.gain, factor=100, sign=True),
+            *(_end(value) for value in (one.low, one.high)),
             _known(one.shift, 2),
             _known(one.rows, 0),
             _known(one.contribution, 4),
         )
         for one in found
     )
-    caption = f"{row.label}, every client and seed; from, to: 95 % interval of the gain"
+    caption = f"{row.label}, every client and seed; from, to: 95 % interval of the gain on its test rows"
     return Table(f"{name}-numbers", caption, headers, rows)
+
+
+def _end(value: float) -> Entry:
+    """Of an interval, in points; empty where there is none."""
+    return Entry("") if math.isnan(value) else number(value, factor=100, sign=True)
 
 
 def _known(value: float, digits: int) -> Entry:

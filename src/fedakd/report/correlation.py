@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedakd.fairness import cf_coefficient, cf_interval
+from fedakd.correlation import cf_coefficient, cf_interval
 from fedakd.report.scatter import Point
 from fedakd.report.tables import mean_of
 from fedakd.summary import Row

@@ -194,7 +194,8 @@ def _numbers(row: Row) -> dict[str, object]:
     for one in SPREADS:
         found |= _both(one, spread[one])
     found |= {"cf_low": _known(spread["cf_low"].mean), "cf_high": _known(spread["cf_high"].mean)}
-    ends = dict(zip(("gain", "gain_low", "gain_high"), map(_known, tables.gain(row)), strict=True))
+    names = ("gain", "gain_low", "gain_high", "sample_gain_low", "sample_gain_high")
+    ends = dict(zip(names, map(_known, (*tables.gain(row), *tables.sample(row))), strict=True))
     compared = [one for one in row.per_seed if one.worse_off is not None and row.method != REFERENCE]
     worse = sum(one.worse_off or 0 for one in compared) if compared else ""
     return {**found, **ends, "worse_off": worse, "client_results": sum(one.clients for one in row.per_seed)}

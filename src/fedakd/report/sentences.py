@@ -12,6 +12,7 @@ from fedakd.plan import REFERENCE
 from fedakd.report.standing import competing
 from fedakd.report.tables import OVERVIEW, gain
 from fedakd.summary import Row, named
+from fedakd.verdict import class_of
 
 NO_EVIDENCE = "it has seen its own test rows, so its numbers are no evidence"
 
@@ -44,8 +45,8 @@ def _verdict(row: Row, leaky: bool) -> Verdict:
 
 
 def _tone(row: Row) -> str:
-    _, low, high = gain(row)
-    return "pays" if low > 0 else "costs" if high < 0 else ""
+    reached = class_of(*gain(row)[1:])
+    return "" if reached == "unclear" else reached
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,11 @@ class Balance:
 
     @property
     def pays(self) -> int:
-        return sum(low > 0 for _, low, _ in self.gains)
+        return sum(class_of(low, high) == "pays" for _, low, high in self.gains)
 
     @property
     def costs(self) -> int:
-        return sum(high < 0 for _, _, high in self.gains)
+        return sum(class_of(low, high) == "costs" for _, low, high in self.gains)
 
     @property
     def merit(self) -> tuple[float, float]:

@@ -9,23 +9,25 @@ from statistics import fmean
 
 from fedakd.compare.results import MEASURES, Setting
 from fedakd.fairness import Spread
+from fedakd.intervals import UNKNOWN, Interval
 from fedakd.plan import REFERENCE
 from fedakd.report.standing import places
 from fedakd.report.table import Entry, Table, number
 from fedakd.summary import Row, named
 from fedakd.tables import costs, points, starred
-from fedakd.verdict import pooled_gain
+from fedakd.verdict import pooled_gain, sample_gain
 
 OVERVIEW = ("average", "maximum", "cf", "mean_gain")
 MARKS = (
     "Bold: best, all others are significantly worse by paired tests over seeds with Holm's correction. "
     "=: not told apart from the largest; few seeds tell little apart, so this does not mean equal."
 )
-ONE_SEED = "There is one seed: no method can be called best, and intervals are over clients alone."
+ONE_SEED = "There is one seed: no method can be called best, and intervals of gains are of one draw of rows."
 LEAKING_MARKS = "What has seen its own test rows is marked leaky, and competes with nobody."
 POINTS = (
-    "Accuracies and gains in percentage points, mean ± standard deviation over seeds. The interval is of the "
-    "mean gain, by drawing clients and seeds again; it is not corrected for the number of methods."
+    "Accuracies and gains in percentage points, mean ± standard deviation over seeds. The first interval is "
+    "of the mean gain over these clients: over seeds, or with one seed of its draw of test rows alone. The "
+    "second takes the clients as a sample of clients. Neither is corrected for the number of methods."
 )
 COSTS = {
     "passes": "passes a round",
@@ -95,7 +97,16 @@ def _with_std(spread: Spread) -> str:
 def accuracy(setting: Setting, name: str) -> Table:
     marked = {measure: places(setting, measure) for measure in ("average", "maximum", "minimum", "mean_gain")}
     rows = tuple((titled(setting, row), *_accuracy_row(row, marked)) for row in setting.rows)
-    headers = ("method", "average", "max", "min", "mean gain", "95 % interval", "worse off")
+    headers = (
+        "method",
+        "average",
+        "max",
+        "min",
+        "mean gain",
+        "95 % interval",
+        "clients as a sample",
+        "worse off",
+    )
     return Table(f"{name}-accuracy", "Accuracy, and what clients gain by joining", headers, rows, POINTS)
 
 
@@ -103,12 +114,13 @@ def _accuracy_row(row: Row, marked: dict[str, dict[str, str]]) -> tuple[Entry, .
     spreads = row.spread
     levels = [_marked(row, spreads, one, marked) for one in ("average", "maximum", "minimum")]
     if row.method == REFERENCE or row.failed:
-        return (*levels, *[Entry("")] * 3)
-    _, low, high = gain(row)
+        return (*levels, *[Entry("")] * 4)
+    ends = gain(row)[1:], sample(row)
     compared = [one for one in row.per_seed if one.worse_off is not None]
     worse, clients = sum(one.worse_off or 0 for one in compared), sum(one.clients for one in compared)
     losers = Entry(f"{worse} of {clients}", worse) if compared else Entry("unknown")
-    return (*levels, _marked(row, spreads, "mean_gain", marked), _interval(100 * low, 100 * high), losers)
+    intervals = (_interval(100 * low, 100 * high) for low, high in ends)
+    return (*levels, _marked(row, spreads, "mean_gain", marked), *intervals, losers)
 
 
 def _marked(row: Row, spreads: dict[str, Spread], measure: str, marked: dict[str, dict[str, str]]) -> Entry:
@@ -117,9 +129,15 @@ def _marked(row: Row, spreads: dict[str, Spread], measure: str, marked: dict[str
 
 
 def gain(row: Row) -> tuple[float, float, float]:
-    """Mean gain over clients and seeds, and the ends of its interval; nan where nothing is compared."""
+    """Mean gain over these clients, and the ends of its interval; nan where nothing is compared."""
     compared = [one for one in row.per_seed if one.worse_off is not None]
-    return pooled_gain(compared) if compared else (math.nan, math.nan, math.nan)
+    return pooled_gain(compared) if compared else (math.nan, *UNKNOWN)
+
+
+def sample(row: Row) -> Interval:
+    """The interval of the mean gain over clients as a sample; nan where nothing is compared."""
+    compared = [one for one in row.per_seed if one.worse_off is not None]
+    return sample_gain(compared) if compared else UNKNOWN
 
 
 def _interval(low: float, high: float, digits: int = 1) -> Entry:
