@@ -19,10 +19,11 @@ from fedakd.engine.base import Engine
 from fedakd.engine.processes import Workers
 from fedakd.errors import PlanError
 from fedakd.federation import Federation
+from fedakd.judged import read_judged, write_judged
 from fedakd.models import factory
-from fedakd.partition.contract import Evaluation
+from fedakd.partition.contract import Evaluation, Rows, Weights
 from fedakd.plan import Plan
-from fedakd.rounds import Budget, Round, Start, begin, opened, run
+from fedakd.rounds import Budget, Outcomes, Round, Start, begin, opened, run
 from fedakd.runfolder import RunFolder
 from fedakd.simulation import cores, engine_for, server_of, spec_of
 from fedakd.training import Task
@@ -41,6 +42,9 @@ class Cell:
     stopped: str | None = None
     notices: tuple[str, ...] = ()
     evaluation: Evaluation = "local"
+    effective_test_rows: tuple[float, ...] = ()  # Kish's; none in results before version 4
+    outcomes: Outcomes = field(default_factory=dict, repr=False)  # of the last judged round
+    judged: tuple[tuple[Rows, Weights | None], ...] = field(default=(), repr=False)  # test rows and weights
     versions: dict[str, str] = field(default_factory=dict)  # what it was made with
     version: Any = None  # of the results: `Plan.version` when it was computed
 
@@ -50,6 +54,7 @@ class Folder(Protocol):
 
     def rows(self, seed: int, leak: bool, asked: str) -> Path: ...
     def audit(self, seed: int, leak: bool, asked: str) -> Path: ...
+    def judged(self, seed: int, leak: bool, asked: str) -> Path: ...
     def cell(self, method: str, seed: int, fields: dict[str, Any]) -> CellFolder: ...
 
 
@@ -133,7 +138,9 @@ class Cells:
         store = ground.stores[name]
         if store.finished() is None:
             self._run(name, ground, workers)
-        cell = stored_cell(store, name, ground.seed)
+        leak = self.plan.leaks(name)
+        judged = self.folder.judged(ground.seed, leak, asked(self.plan, ground.seed, leak))
+        cell = stored_cell(store, name, ground.seed, judged)
         self.observer.ended(cell)
         return cell
 
@@ -188,6 +195,8 @@ class Cells:
         found = audit(federation)
         check(found)
         write_json(self.folder.audit(seed, leak, name), found.to_dict())
+        if not (judged := self.folder.judged(seed, leak, name)).exists():
+            write_judged(federation, judged)
         self.observer.federated(found)
         return federation
 
@@ -204,12 +213,13 @@ class Ground:
 def judged_on(federation: Federation) -> dict[str, object]:
     """What a reader of scores must know of the rows."""
     distinct = [len(np.unique(federation.test_rows(k))) for k in range(federation.clients)]
-    train = sum(map(len, federation.train))
-    return {"train_rows": train, "distinct_test_rows": distinct, "evaluation": federation.evaluation}
+    effective = [federation.effective_test_rows(k) for k in range(federation.clients)]
+    rows = {"distinct_test_rows": distinct, "effective_test_rows": effective}
+    return {"train_rows": sum(map(len, federation.train)), **rows, "evaluation": federation.evaluation}
 
 
-def stored_cell(store: CellFolder, method: str, seed: int) -> Cell:
-    """A cell that is done, from its folder alone."""
+def stored_cell(store: CellFolder, method: str, seed: int, judged: Path | None = None) -> Cell:
+    """A cell that is done, from its folder, and from the file that says which rows it was judged on."""
     done, rounds = store.finished() or {}, store.rounds()
     if any(key not in done for key in DONE) or not rounds or not rounds[-1].scores:
         why = "is of another version of fedakd, or has no result"
@@ -220,6 +230,9 @@ def stored_cell(store: CellFolder, method: str, seed: int) -> Cell:
         rounds,
         train_rows=done["train_rows"],
         distinct_test_rows=tuple(done["distinct_test_rows"]),
+        effective_test_rows=tuple(done.get("effective_test_rows", ())),
+        outcomes=store.outcomes(),
+        judged=tuple(read_judged(judged)) if judged and judged.exists() else (),
         stopped=done["stopped"],
         notices=tuple(done["notices"]),
         evaluation=done["evaluation"],

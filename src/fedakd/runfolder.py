@@ -63,7 +63,7 @@ class RunFolder:
         """Takes away what a plan wrote that failed before its first cell began, and nothing else."""
         if not self.new or (self.path / "cells").exists():
             return
-        written = ("plan.json", "lock", "audit-seed*.json", "federation-seed*.safetensors")
+        written = ("plan.json", "lock", "audit-seed*.json", "federation-seed*", "judged-seed*")
         for own in [path for name in written for path in self.path.glob(name)]:
             own.unlink()
         if self.made and not any(self.path.iterdir()):
@@ -93,6 +93,10 @@ class RunFolder:
 
     def audit(self, seed: int, leak: bool, asked: str) -> Path:
         return self.path / f"audit-seed{seed}{'-leaky' * leak}.json"
+
+    def judged(self, seed: int, leak: bool, asked: str) -> Path:
+        """Where the test rows of a federation and their weights lie."""
+        return self.path / f"judged-seed{seed}{'-leaky' * leak}.safetensors"
 
     def done(self, method: str, seed: int) -> CellFolder | None:
         """The cell of the folder's plan, if its last round is there."""

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from fedakd.engine.base import Engine, Progress, Rows, Spec
 from fedakd.engine.processes import Processes, Workers
 from fedakd.engine.serial import Serial
@@ -49,10 +51,10 @@ def spec_of(method: Method, federation: Federation, task: Task, recipe: Recipe, 
     judged = [federation.test_rows(client) for client in range(federation.clients)]
     # Clients judged on the same array share one object: copies would outweigh their training rows.
     shared = {id(rows): examples(rows) for rows in {id(rows): rows for rows in judged}.values()}
-    # The weights of these rows are federation.test_weights(client), None where all count equally.
+    weights = [federation.test_weights(client) for client in range(federation.clients)]
     clients = tuple(
-        Rows(k, examples(train), shared[id(rows)])
-        for k, (train, rows) in enumerate(zip(federation.train, judged, strict=True))
+        Rows(k, examples(train), shared[id(rows)], None if share is None else torch.from_numpy(share))
+        for k, (train, rows, share) in enumerate(zip(federation.train, judged, weights, strict=True))
     )
     return Spec(method, task, recipe, seed, clients)
 

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from fedakd.audit import Audit
 from fedakd.experiment import Cell
 from fedakd.fairness import Fairness, Spread, assess, over_seeds
+from fedakd.intervals import Paired
 from fedakd.methods import METHODS
 from fedakd.plan import REFERENCE, Plan
 from fedakd.verdict import verdict
@@ -104,7 +107,7 @@ def rows_of(cells: Sequence[Cell], preset: str = "tuned") -> list[Row]:
     by_method: dict[str, list[Cell]] = {}
     for cell in cells:
         by_method.setdefault(cell.method, []).append(cell)
-    reference = {cell.seed: accuracies(cell, "personal") for cell in by_method[REFERENCE]}
+    reference = {cell.seed: cell for cell in by_method[REFERENCE]}
     return [
         row_of(own, view, view == judged_view(own[0], preset), reference)
         for own in by_method.values()
@@ -124,7 +127,7 @@ def judged_view(cell: Cell, preset: str) -> str:
     return own[0] if own and cell.evaluation == "global" else views[0]
 
 
-def row_of(cells: list[Cell], view: str, judged: bool, reference: dict[int, list[float]]) -> Row:
+def row_of(cells: list[Cell], view: str, judged: bool, reference: dict[int, Cell]) -> Row:
     return Row(
         method=cells[0].method,
         view=view,
@@ -143,13 +146,26 @@ def row_of(cells: list[Cell], view: str, judged: bool, reference: dict[int, list
     )
 
 
-def assessed(cell: Cell, view: str, reference: list[float]) -> Fairness:
+def assessed(cell: Cell, view: str, reference: Cell) -> Fairness:
     """The fairness of one run; if nobody has an accuracy there is none, and without a reference no gains."""
-    own = accuracies(cell, view)
-    if all(map(math.isnan, own)):
-        return Fairness(math.nan, math.nan, math.nan, clients=0, failed=len(own))
-    comparable = any(not math.isnan(a + b) for a, b in zip(own, reference, strict=True))
-    return assess(reference if comparable else None, own, pairs=None, seed=cell.seed)
+    after, before = accuracies(cell, view), accuracies(reference, "personal")
+    if all(map(math.isnan, after)):
+        return Fairness(math.nan, math.nan, math.nan, clients=0, failed=len(after))
+    comparable = any(not math.isnan(a + b) for a, b in zip(after, before, strict=True))
+    return assess(before if comparable else None, after, pairs(cell, view, reference), seed=cell.seed)
+
+
+def pairs(cell: Cell, view: str, reference: Cell) -> list[Paired | None] | None:
+    """Each client's test rows under the reference's model and under this one; None where they are unknown."""
+    before, after = reference.outcomes.get("personal"), cell.outcomes.get(view)
+    if not cell.judged or before is None or after is None:
+        return None
+    return [
+        Paired(rows, before[k], after[k], np.full(len(rows), 1 / len(rows)) if weights is None else weights)
+        if k in before and k in after
+        else None
+        for k, (rows, weights) in enumerate(cell.judged)
+    ]
 
 
 def views_of(cell: Cell) -> list[str]:

@@ -78,7 +78,7 @@ def agree(job: Job, one: CellFolder, other: CellFolder) -> None:
 
 def copy_rows(job: Job, store: Store, into: Store, leak: bool) -> None:
     name = asked(job.plan, job.seed, leak)
-    for place in (store.rows, store.audit):
+    for place in (store.rows, store.audit, store.judged):
         theirs = place(job.seed, leak, name)
         ours = into.path / "federations" / theirs.name
         if theirs.exists() and not ours.exists():

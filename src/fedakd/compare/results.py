@@ -95,9 +95,8 @@ def read(folder: Path) -> Results:
     run, plan = RunFolder.open(folder)
     stores = {(m, s): run.done(m, s) for s in plan.seeds for m in plan.methods}
     told = json.loads((folder / "plan.json").read_text())
-    setting = setting_from(
-        plan, stores, lambda seed, leak: run.audit(seed, leak, ""), told.get("versions", {})
-    )
+    places = Places(lambda s, leak: run.audit(s, leak, ""), lambda s, leak: run.judged(s, leak, ""))
+    setting = setting_from(plan, stores, places, told.get("versions", {}))
     return Results(plan.title, (setting,), folder, shlex.join(["fedakd", "run", *options_of(plan)]))
 
 
@@ -134,11 +133,21 @@ def setting_of(
     jobs = [Job(plan, method, seed) for seed in plan.seeds for method in plan.methods]
     stores = {(job.method, job.seed): store.done(names.get(job.label) or job.name) for job in jobs}
 
-    def audit(seed: int, leak: bool) -> Path:
-        name = names.get(federation_label(plan, seed, leak)) or asked(plan, seed, leak)
-        return store.audit(seed, leak, name)
+    def name(seed: int, leak: bool) -> str:
+        return names.get(federation_label(plan, seed, leak)) or asked(plan, seed, leak)
 
-    return setting_from(plan, stores, audit, versions)
+    places = Places(
+        lambda seed, leak: store.audit(seed, leak, name(seed, leak)),
+        lambda seed, leak: store.judged(seed, leak, name(seed, leak)),
+    )
+    return setting_from(plan, stores, places, versions)
+
+
+class Places(NamedTuple):
+    """Where the audit of a seed's federation and its test rows lie; the flag asks for the leaky one."""
+
+    audit: Callable[[int, bool], Path]
+    judged: Callable[[int, bool], Path]
 
 
 def names_of(comparison: Comparison) -> dict[str, str]:
@@ -163,14 +172,17 @@ def federation_label(plan: Plan, seed: int, leak: bool) -> str:
 def setting_from(
     plan: Plan,
     stores: Mapping[tuple[str, int], CellFolder | None],
-    audit: Callable[[int, bool], Path],
+    places: Places,
     versions: dict[str, str],
 ) -> Setting:
     done = {who: own for who, own in stores.items() if own}
     check_rows(plan, done)
-    cells = tuple(stored_cell(own, method, seed) for (method, seed), own in done.items())
-    audits = {seed: audit(seed, False) for seed in plan.seeds}
-    leaky = {seed: audit(seed, True) for seed in plan.seeds if plan.leaking}
+    cells = tuple(
+        stored_cell(own, method, seed, places.judged(seed, plan.leaks(method)))
+        for (method, seed), own in done.items()
+    )
+    audits = {seed: places.audit(seed, False) for seed in plan.seeds}
+    leaky = {seed: places.audit(seed, True) for seed in plan.seeds if plan.leaking}
     made = versions_of([replace(cell, versions=cell.versions or versions) for cell in cells])
     return Setting(plan, cells, audits_of(audits), made or versions, audits_of(leaky))
 

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from fedakd.cellfolder import CellFolder
 from fedakd.errors import PlanError
+from fedakd.judged import SUFFIX
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ class Store:
 
     def audit(self, seed: int, leak: bool, asked: str) -> Path:
         return self._federation(asked).with_suffix(".json")
+
+    def judged(self, seed: int, leak: bool, asked: str) -> Path:
+        return self._federation(asked).with_suffix(SUFFIX)
 
     def _federation(self, asked: str) -> Path:
         return self.path / "federations" / asked
