@@ -24,6 +24,9 @@ class Scoring(Server):
         self.seen.append(params)
         return self.known[round(params["b"][-1].item())]
 
+    def update_bn(self, params, data):
+        return params
+
 
 def uploads(clients: int) -> dict[int, Tree]:
     """Uploads of a shape of their own; the last entry is the number of the client."""
@@ -31,14 +34,14 @@ def uploads(clients: int) -> dict[int, Tree]:
     rows = torch.randn(clients, 10, generator=rng, dtype=torch.float64)
     rows[:, -1] = torch.arange(clients)
     packed = [trees.pack(trees.unvector(row, LIKE)) for row in rows]
-    return {k: {"uploaded": part, "buffers": {}} for k, part in enumerate(packed)}
+    return {k: {"uploaded": part} for k, part in enumerate(packed)}
 
 
 def start(method: CFFL, sizes, **known) -> Tree:
     n = torch.tensor(sizes, dtype=torch.float64)
     c = torch.zeros_like(n) if method.sharpen == "after" else torch.full_like(n, 1 / len(n))
     state = {"gradient": LIKE, "model": LIKE, "quota": 0 * n, "owed": {}, "sizes": n, "reputation": c}
-    state |= {"reputable": torch.ones_like(n), "round": 0.0}
+    state |= {"buffers": {}, "draw": 0.0, "reputable": torch.ones_like(n), "round": 0.0}
     return state | {k: torch.tensor(v, dtype=torch.float64) if k != "round" else v for k, v in known.items()}
 
 
@@ -48,3 +51,8 @@ def after(method: CFFL, state: Tree, scores, present=None) -> Tree:
     chosen = {k: sent[k] for k in (range(len(scores)) if present is None else present)}
     fresh = {**state, "model": LIKE}  # so that the last entry still tells clients apart
     return method.server_update(Scoring(scores), fresh, chosen)
+
+
+def permutation(state: Tree, count: int) -> torch.Tensor:
+    """The order in which the entries of G are given out at random, by the seed in the server's state."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(int(state["draw"])))

@@ -167,6 +167,7 @@ def value_of(annotation: str) -> st.SearchStrategy[Any]:
         "float": INSIDE,
         "float | None": st.none() | INSIDE,
         "int": st.integers(1, 9),
+        "int | None": st.none() | st.integers(1, 9),
         "bool": st.sampled_from([True, False]),
         "str": st.just("word"),
     }[annotation]

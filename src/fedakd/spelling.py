@@ -121,5 +121,6 @@ READERS: dict[str, tuple[Callable[[str], Value], str]] = {
     "float": (_finite, "a finite number"),
     "float | None": (lambda text: None if text == "none" else _finite(text), "a finite number or none"),
     "int": (int, "a whole number"),
+    "int | None": (lambda text: None if text == "none" else int(text), "a whole number or none"),
     "bool": (_truth, "true or false"),
 }

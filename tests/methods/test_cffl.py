@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 import toys
 from attendance import attend, evaluated
@@ -13,9 +14,9 @@ from fedakd import trees
 from fedakd.errors import PlanError
 from fedakd.examples import Examples
 from fedakd.methods.cffl import CFFL
-from fedakd.methods.standalone import Standalone
+from fedakd.methods.fedavg import FedAvg
 from fedakd.training import Recipe
-from scored import LIKE, PAPER, after, start, uploads
+from scored import LIKE, PAPER, after, permutation, start, uploads
 
 SIZES = [(9, 4), toys.TEN]
 
@@ -46,7 +47,7 @@ def test_the_change_is_clipped_kept_and_its_largest_entries_are_sent(net, method
         assert row[sent != 0].abs().min() >= row[sent == 0].abs().max() - 1e-7
         # what the clamp makes equal ranks by its size before, or the first tensors would take all
         assert raw[sent != 0].abs().min() >= raw[sent == 0].abs().max() - 1e-7
-        assert trees.equal(turns[1].updates[k]["buffers"], client.buffers(trained))
+        assert turns[1].updates[k].keys() == {"uploaded"}  # running statistics stay with the client
         assert trees.equal(turns[1].kept[k]["buffers"], client.buffers(trained))
 
 
@@ -68,43 +69,71 @@ def test_a_reward_adds_what_was_earned_and_takes_back_the_own_upload(aggregate):
         g = trees.vector(state["gradient"])
         count = math.floor(state["reputation"][k] / state["reputation"].max() * n / 23 * len(g) + 1e-9)
         earned = torch.zeros_like(g)
-        best = g.abs().argsort(descending=True, stable=True)[:count]
-        earned[best] = g[best]
+        order = {"sum": permutation(state, len(g)), "mean": g.abs().argsort(descending=True, stable=True)}
+        chosen = order[aggregate][:count]
+        earned[chosen] = g[chosen]
         rho = 1.0 if aggregate == "sum" else n / 23
         expected = trees.vector(own) + earned - rho * upload
         assert torch.allclose(trees.vector(evaluated(spec, turn, k)), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("aggregate", ["sum", "mean"])
-@pytest.mark.parametrize("net", ["mlp64", "cnn"])
-def test_one_client_that_uploads_everything_trains_as_if_alone(aggregate, net):
+@pytest.mark.parametrize(("net", "optimizer"), [("mlp64", "sgd"), ("mlp64", "adam"), ("cnn", "sgd")])
+def test_one_client_that_uploads_everything_trains_as_if_alone(aggregate, net, optimizer):
+    """FedAvg with one client is a client alone whose optimiser begins anew in each round."""
     method = CFFL(upload=1.0, clip=1e9, aggregate=aggregate)
-    ours, alone = (toys.play(toys.spec(m, (13,), net), rounds=3) for m in (method, Standalone()))
+    recipe = Recipe(batch_size=8, lr=0.01 if optimizer == "adam" else 0.1, optimizer=optimizer)
+    ours, alone = (toys.play(toys.spec(m, (13,), net, recipe), rounds=3) for m in (method, FedAvg()))
     kept = {**ours.kept[-1][0]["model"], **ours.kept[-1][0]["buffers"]}
     tolerance = 1e-12 if net == "mlp64" else 1e-4
-    assert all(torch.allclose(kept[n], p, atol=tolerance) for n, p in alone.kept[-1][0]["model"].items())
+    assert all(torch.allclose(kept[n], p, atol=tolerance) for n, p in alone.states[-1]["model"].items())
     assert ours.result.rounds[-1].contributions == [1.0]
 
 
 # the server
 
 
+def reference_score(w, data) -> float:
+    """The accuracy of the toy CNN, layer by layer, each normalised by its mean and variance on these rows."""
+    x = data.x
+    for block in ("body.0", "body.1"):
+        z = F.conv2d(x, w[f"{block}.conv.weight"], w[f"{block}.conv.bias"], padding=1)
+        mean, var = z.mean((0, 2, 3)), z.var((0, 2, 3))
+        z = F.batch_norm(z, mean, var, w[f"{block}.norm.weight"], w[f"{block}.norm.bias"])
+        x = F.max_pool2d(z.relu(), 2)
+    hits = F.linear(x.flatten(1), w["head.weight"], w["head.bias"]).argmax(1) == data.y
+    return hits.double().mean().item()
+
+
 @pytest.mark.parametrize("sizes", SIZES)
-def test_uploads_are_scored_on_the_servers_model_of_the_start_with_the_clients_statistics(sizes):
-    spec = toys.spec(CFFL(upload=0.5, clip=1.0), sizes, net="cnn", recipe=Recipe(batch_size=8, lr=0.02))
-    server, all_ = toys.server(spec), range(len(sizes))
-    turns = attend(spec, [all_] * 2)
+def test_uploads_are_scored_on_the_servers_model_of_the_start_with_its_own_statistics(sizes):
+    recipe = Recipe(batch_size=8, lr=0.02, epochs=4)
+    spec = toys.spec(CFFL(upload=0.5, clip=1.0, expel=0.0), sizes, net="cnn", recipe=recipe)
+    server, clients = toys.server(spec), range(len(sizes))
+    turns = attend(spec, [clients] * 2)
     method, state = spec.method, turns[0].state
-    heard = state["reputable"].bool()
-    scores = method.scores(server, state, turns[1].updates, heard)
-    for k in all_:
+    scores = method.scores(server, state, turns[1].updates, state["reputable"].bool())
+    stale = []  # with the statistics that each client keeps, which are of another model
+    for k in clients:
         w = trees.add(state["model"], trees.unpack(turns[1].updates[k]["uploaded"], state["model"]))
-        expected = server.accuracy({**w, **turns[1].updates[k]["buffers"]}, server.validation)
-        assert scores[k] == (expected if heard[k] else 0)
-    assert scores.any()
+        assert scores[k] == reference_score(w, server.validation)
+        stale.append(server.accuracy({**w, **turns[1].kept[k]["buffers"]}, server.validation))
+    assert scores.tolist() != stale
     w_0 = server.parameters(server.init(spec.seed))
     assert trees.equal(state["model"], trees.add(w_0, state["gradient"]))
     assert trees.equal(turns[1].state["model"], trees.add(state["model"], turns[1].state["gradient"]))
+
+
+def test_the_expelled_are_not_scored():
+    spec = toys.spec(CFFL(), net="cnn")
+    updates = attend(spec, [range(3)])[0].updates
+    server = toys.server(spec)
+    state = spec.method.server_init(server, server.init(spec.seed))
+    scores = spec.method.scores(server, state, updates, torch.tensor([True, False, True]))
+    assert scores[1] == 0 < scores[0]
+
+
+# reputations and the update
 
 
 @pytest.mark.parametrize("growing", [True, False])
@@ -179,15 +208,16 @@ def test_who_leads_in_reputation_and_rows_receives_all_and_everybody_else_less(s
     assert len(rest[0].nonzero()) > 0
 
 
+@pytest.mark.parametrize(("aggregate", "rho"), [("sum", 1.0), ("mean", 0.001)])
 @pytest.mark.parametrize("others", [(), tuple(range(500, 900, 50))])
-def test_a_quota_below_one_entry_is_nothing(others):
-    method, sizes = CFFL(expel=0.0), (1000, 1, *others)
+def test_a_quota_below_one_entry_is_nothing(others, aggregate, rho):
+    method, sizes = CFFL(aggregate=aggregate, expel=0.0), (1000, 1, *others)
     state = after(method, start(method, sizes), [0.5] * len(sizes))
     message = method.send(state, 1)
     assert not trees.vector(trees.unpack(message["reward"], LIKE)).any()
     kept = {"model": LIKE, "uploaded": uploads(len(sizes))[1]["uploaded"], "buffers": {}}
     own = trees.vector(trees.unpack(kept["uploaded"], LIKE))
-    assert torch.equal(trees.vector(method.receive(kept, message)["model"]), -own)
+    assert torch.allclose(trees.vector(method.receive(kept, message)["model"]), -rho * own)
 
 
 def test_quotas_by_classes():

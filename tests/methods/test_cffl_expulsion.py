@@ -61,7 +61,7 @@ def test_expulsion_is_for_good(method, sizes):
 
 @pytest.mark.parametrize("sizes", [(9, 4), toys.TEN])
 def test_an_expelled_client_trains_on_alone(sizes):
-    method, last = CFFL(clip=0.004), len(sizes) - 1
+    method, last = CFFL(clip=0.004, expel=0.0), len(sizes) - 1
     spec = toys.spec(method, sizes, net="cnn")
     server, everyone = toys.server(spec), range(len(sizes))
     turn = attend(spec, [everyone], server)[0]
@@ -110,7 +110,7 @@ def test_scores_of_nothing_leave_reputations_as_they_were():
 
 @pytest.mark.parametrize("sharpen", ["after", "before"])
 def test_the_absent_keep_their_reputation_until_the_common_sharpening(sharpen):
-    method = CFFL(sharpen=sharpen, growing=False)
+    method = CFFL(sharpen=sharpen, growing=False, aggregate="sum")
     before = start(method, (9, 4, 2), reputation=[0.5, 0.3, 0.2])
     state = after(method, before, [0.6, 0.0, 0.4], present=[0, 2])
     c = [0.8 * 0.5 + 0.2 * 0.6, 0.3, 0.8 * 0.2 + 0.2 * 0.4]

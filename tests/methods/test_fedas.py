@@ -139,14 +139,31 @@ def test_a_class_with_one_row_is_its_own_prototype():
 
 
 @pytest.mark.parametrize("net", ["mlp", "cnn"])
-def test_a_round_starts_from_the_aligned_base_the_own_head_and_the_own_statistics(net):
+def test_training_starts_from_the_aligned_base_and_the_clients_own_head_and_statistics(net, monkeypatch):
+    """A law on training alone: which statistics a model is judged with is not the method's business."""
     method = FedAS(align_lr=0.1)
     client = toys.client(toys.spec(method, net=net))
-    state, own, start = arrival(client)
+    state, personal, start = arrival(client)
+    aligned = method.aligned(client, start, personal)
+    starts: dict[str, Params] = {}
+    fit = Client.fit
+
+    def watched(self, params, data, *, purpose="fit", **rest):
+        starts[purpose] = params
+        return fit(self, params, data, purpose=purpose, **rest)
+
+    monkeypatch.setattr(Client, "fit", watched)
     kept, update = method.client_update(client, state)
-    expected = client.fit(method.aligned(client, start, own), client.data)
-    assert trees.equal(kept, {"personal": expected})
-    assert trees.equal(update, {"model": expected, "fisher": fisher(client, expected), "n": float(client.n)})
+    assert trees.equal(starts["align"], start)
+    assert trees.equal(starts["fit"], aligned)
+    unchanged = [name for name in start if name not in base(client)]
+    assert trees.equal(trees.pick(starts["fit"], unchanged), trees.pick(personal, unchanged))
+    trained = fit(client, aligned, client.data)
+    assert trees.equal(client.parameters(kept["personal"]), client.parameters(trained))
+    assert trees.equal(update["model"], kept["personal"])
+    assert update.keys() == {"model", "fisher", "n"}
+    assert update["fisher"] == fisher(client, trained)
+    assert update["n"] == client.n
 
 
 def test_a_base_without_parameters_needs_no_alignment():

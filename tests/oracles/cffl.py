@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
@@ -15,7 +15,10 @@ from oracles.masks import top, top_share
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """The hyper-parameters; `memory` is the old reputation's share, `horizon` the T of a growing alpha."""
+    """The hyper-parameters; `memory` is the old reputation's share, `horizon` the T of a growing alpha.
+
+    `order` gives the round's permutation of all entries, counted from 0; without one downloads are top-k.
+    """
 
     x_val: Matrix
     y_val: Integers
@@ -30,6 +33,7 @@ class Rules:
     expel: float
     expel_by: Literal["share", "constant"]
     aggregate: Literal["sum", "mean"]
+    order: Callable[[int], Integers] | None = None
 
 
 Round = TypedDict(
@@ -119,10 +123,24 @@ def quotas(c: Vector, n: Vector, reputable: list[int], dimension: int) -> list[i
     ]
 
 
-def downloads(uploads: list[Vector], g: Vector, m: list[int], n: Vector, rules: Rules) -> list[Vector]:
-    """Steps 6 and 7: A_k - rho_k S_k = TopK(G, m_k) - rho_k S_k."""
+def first(g: Vector, m: int, order: Integers) -> Vector:
+    """The entries of G that come first in an order, m of them; zero elsewhere."""
+    place = np.argsort(order)  # of each entry in the order
+    return np.where(place < m, g, 0.0)
+
+
+def allocations(g: Vector, m: list[int], t: int, rules: Rules) -> list[Vector]:
+    """Step 6: A_k = TopK(G, m_k), or the first m_k entries of one permutation that all clients share."""
+    if rules.order is None:
+        return [top(g, m_k) for m_k in m]
+    order = rules.order(t)
+    return [first(g, m_k, order) for m_k in m]
+
+
+def returned(uploads: list[Vector], n: Vector, rules: Rules) -> list[Vector]:
+    """Step 7, what is taken back: rho_k S_k."""
     rho = {"sum": np.ones_like(n), "mean": n / n.max()}[rules.aggregate]
-    return [top(g, m_k) - rho_k * s for m_k, rho_k, s in zip(m, rho, uploads, strict=True)]
+    return [rho_k * s for rho_k, s in zip(rho, uploads, strict=True)]
 
 
 def train(w: Vector, client: Client, t: int, lr: float) -> Vector:
@@ -149,16 +167,16 @@ def uploaded(delta: Vector, rules: Rules) -> Vector:
     return np.where(top_share(delta, rules.upload) != 0, clipped(delta, rules), 0.0)
 
 
-def serve(past: Round, deltas: list[Vector], n: Vector, alpha: float, rules: Rules) -> Round:
+def serve(past: Round, deltas: list[Vector], n: Vector, t: int, rules: Rules) -> Round:
     """Local steps 2 to 4, then the server's 1 to 7, in their order."""
     models = [w + clipped(delta, rules) for w, delta in zip(past["models"], deltas, strict=True)]
     uploads = [uploaded(delta, rules) for delta in deltas]
     a = scores(past["global"], uploads, past["reputable"], rules)
-    c = renewed(past["reputation"], a, past["reputable"], alpha, rules)
+    c = renewed(past["reputation"], a, past["reputable"], alpha_at(t, rules), rules)
     c, reputable = expelled(c, past["reputable"], rules)
     g = summed(uploads, n, reputable, rules)
     m = quotas(c, n, reputable, g.size)
-    gains = downloads(uploads, g, m, n, rules)
+    gains = np.subtract(allocations(g, m, t, rules), returned(uploads, n, rules))
     return {
         "uploads": uploads,
         "accuracy": a,
@@ -178,6 +196,6 @@ def run(theta0: Vector, clients: Sequence[Client], rounds: int, lr: float, **hyp
     for t in range(rounds):
         pairs = zip(state["models"], clients, strict=True)
         deltas = [train(w, client, t, lr) for w, client in pairs]
-        state = serve(state, deltas, n, alpha_at(t, rules), rules)
+        state = serve(state, deltas, n, t, rules)
         history.append(state)
     return history

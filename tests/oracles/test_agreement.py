@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import torch
 
 import toys
 from fedakd import trees
@@ -101,21 +102,35 @@ def test_cgsv(setting, beta, layers, mode):
         np.testing.assert_allclose(personal(spec, ours, number), expected["models"], **CLOSE)
 
 
+def order(spec: Spec, dimension: int, t: int) -> np.ndarray:
+    """The permutation of a round, counted from 0, by the seed that the server draws from its own stream."""
+    server = toys.server(spec)
+    server.stream = (spec.seed, t + 1, 0)
+    seed = int(torch.randint(2**53, (), generator=server.generator("download")))
+    return torch.randperm(dimension, generator=torch.Generator().manual_seed(seed)).numpy()
+
+
 @pytest.mark.parametrize(
-    "method",
+    ("method", "random"),
     [
-        CFFL(),
-        CFFL(upload=0.37, clip=0.05, expel=0.6),
-        PAPER_CFFL,
-        CFFL(aggregate="mean", growing=False, clip=1.0),  # a clamp would make entries of G tie
+        (CFFL(aggregate="sum"), True),
+        (CFFL(aggregate="sum", upload=0.37, clip=0.05, expel=0.6), True),
+        (CFFL(download="random"), True),
+        (CFFL(aggregate="sum", download="top", clip=1.0), False),  # a clamp would make entries of G tie
+        (CFFL(clip=1.0), False),
+        (CFFL(growing=False, clip=1.0), False),
+        (PAPER_CFFL, False),
     ],
-    ids=["orig", "expelling", "paper", "mean"],
+    ids=["sum", "expelling", "random mean", "top sum", "mean", "constant alpha", "paper"],
 )
-def test_cffl(setting, method):
+def test_cffl(setting, method, random):
     spec = setting(method)
     rows = toys.server(spec).validation
-    hyper = {field.name: getattr(method, field.name) for field in fields(method) if field.name != "quota_by"}
+    only_ours = ("quota_by", "download")
+    hyper = {one.name: getattr(method, one.name) for one in fields(method) if one.name not in only_ours}
     hyper |= {"x_val": rows.x.numpy().reshape(len(rows), -1), "y_val": rows.y.numpy()}
+    dimension = len(flat(toys.server(spec).init(spec.seed)))
+    hyper["order"] = partial(order, spec, dimension) if random else None
     ours, theirs = played(spec, cffl.run, **hyper)
     for number, expected in enumerate(theirs):
         state = ours.states[number]

@@ -46,7 +46,7 @@ def theta0() -> Vector:
 
 
 def rules(**changes: Any) -> dict[str, Any]:
-    """CFFL's original settings but for `changes`."""
+    """CFFL's original settings for MNIST but for `changes`: a sum, of which random entries are handed out."""
     x_val, y_val = draw(np.random.default_rng(7), 30)
     original = {
         "x_val": x_val,
@@ -62,6 +62,7 @@ def rules(**changes: Any) -> dict[str, Any]:
         "expel": 1 / 3,
         "expel_by": "share",
         "aggregate": "sum",
+        "order": lambda t: np.random.default_rng([11, t]).permutation(DIMENSION),
     }
     return original | changes
 
@@ -69,8 +70,8 @@ def rules(**changes: Any) -> dict[str, Any]:
 def paper(**changes: Any) -> dict[str, Any]:
     """CFFL's settings in the KDD paper but for `changes`."""
     told = {"clip": 5.0, "clip_by": "norm", "alpha": 1.0, "growing": False, "memory": 0.5}
-    order = {"sharpen": "before", "expel": 0.05, "expel_by": "constant", "aggregate": "mean"}
-    return rules(**(told | order | changes))
+    told |= {"sharpen": "before", "expel": 0.05, "expel_by": "constant", "aggregate": "mean", "order": None}
+    return rules(**(told | changes))
 
 
 def alone(theta: Vector, client: Client, rounds: range) -> Vector:
@@ -287,8 +288,29 @@ def test_cffl_first_round_of_the_original_by_hand(theta0: Vector, clients: list[
     np.testing.assert_allclose(result["aggregate"], sum(sent))
     quota = np.floor(raised / raised.max() * np.array([41, 26, 13, 7]) / 41 * 18).astype(int)
     assert result["quota"] == quota.tolist()
+    order = hyper["order"](0).tolist()
     for model, delta, s, m in zip(result["models"], deltas, sent, quota, strict=True):
-        np.testing.assert_allclose(model, theta0 + delta + masks.top(np.sum(sent, axis=0), m) - s)
+        earned = np.zeros(DIMENSION)
+        for entry in order[:m]:
+            earned[entry] = sum(one[entry] for one in sent)
+        np.testing.assert_allclose(model, theta0 + delta + earned - s)
+
+
+def test_cffl_random_downloads_are_nested_and_exact() -> None:
+    g, order = np.arange(1.0, 7.0), np.array([4, 0, 5, 2, 1, 3])
+    assert cffl.first(g, 0, order).tolist() == [0] * 6
+    assert cffl.first(g, 2, order).tolist() == [1, 0, 0, 0, 5, 0]
+    assert cffl.first(g, 3, order).tolist() == [1, 0, 0, 0, 5, 6]
+    assert cffl.first(g, 6, order).tolist() == g.tolist()
+
+
+def test_cffl_sum_with_the_largest_entries_can_still_be_stated(theta0: Vector, clients: list[Client]) -> None:
+    hyper = rules(expel=0.0, order=None)
+    (result,) = cffl.run(theta0, clients, 1, LR, **hyper)
+    kept = [np.clip(alone(theta0, client, range(1, 2)) - theta0, -0.1, 0.1) for client in clients]
+    for k, m in enumerate(result["quota"]):
+        gain = masks.top(result["aggregate"], m) - result["uploads"][k]
+        np.testing.assert_allclose(result["models"][k], theta0 + kept[k] + gain)
 
 
 def test_cffl_first_round_of_the_paper_by_hand(theta0: Vector, clients: list[Client]) -> None:

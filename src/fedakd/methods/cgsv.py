@@ -14,6 +14,8 @@ One round; client k owns w_k, the server holds reputations r, 0 at first:
 Deviations:
 - The authors restore the whole model in step 1. We restore the parameters; running statistics of batch norm,
   which their nets do not have, would otherwise never change. u_k and the cosine are about parameters alone.
+  The reward changes the parameters after these statistics were gathered; before a model is judged they are
+  estimated anew on the client's training rows, as for every method.
 - The authors keep each client's optimiser and learning-rate schedule; ours are made anew, as in every method.
 - The authors' gamma is 0.5 for MNIST, 0.15 for CIFAR10 and 1 for text; ours is 0.5.
 - The authors' masks keep more where magnitudes tie, and never the smallest of a tensor; ours are exact.

@@ -5,7 +5,7 @@ Federated Learning. Neurocomputing 2024.
 Confidence: official.
 
 One round; the server holds a model w_k for each client, and reputations r:
-  1. the client lists the mean losses of w_k on its rows, 64 at a time, trains w_k to theta_k, sends both;
+  1. the client lists the mean losses of w_k on its rows, `batch` each, trains w_k to theta_k, sends both;
   2. the server makes such a list of validation rows; kappa_k = KL(client's || its own), both cut to the
      shorter and normalised; d_k = min kappa / kappa_k;
   3. u = the mean of u_k = gamma (theta_k - w_k) / |theta_k - w_k|, weighted by rows;
@@ -15,7 +15,16 @@ One round; the server holds a model w_k for each client, and reputations r:
   6. from the second round on, w_k = w_k + the largest q_k of u's entries in each tensor.
 
 Deviations:
-- u_k has parameters alone; running statistics, which the authors' nets lack, are theta_k's from the start.
+- batch: the authors' is 64 for every dataset. batch=none, the default, is a 25th of the smallest client's
+  rows, at least 1 and at most 64, for all alike. Corrected: it was 64 here too, and clients with two or three
+  such batches have the smallest kappa by chance, which leaves the others next to nothing: with 2,450 rows of
+  FashionMNIST under POW the median d_k was 0.06 and FedAVE lost 17 points. A client of fewer than 25 rows
+  has a loss for each, and one of a few rows still a kappa by chance.
+- Rewards begin in the second round, so that T rounds give T - 1; the authors run T + 1 iterations, which give
+  T. Until the first reward their list of models holds one and the same object for all clients, so that client
+  k then receives the rewards of the clients before it too. We do not copy that.
+- u_k has parameters alone; running statistics, which the authors' nets lack, are theta_k's from the start,
+  and are estimated anew on the client's training rows before a model is judged, as for every method.
 - The authors shuffle the validation rows for each client, so that equal clients differ; we shuffle once a
   round for all. Stored order would begin with the rows of the first clients.
 - The paper has a_k / kappa_k for rho_k, the authors' code squares d_k. kappa is at least 1e-8. A list of one
@@ -68,10 +77,11 @@ class FedAVE(Profiling):
     def server_init(self, server: Server, params: Params) -> Tree:
         sizes = server.sizes
         blank = {"reputation": torch.zeros_like(sizes), "quota": torch.zeros_like(sizes), "round": 0.0}
-        return {**blank, "sizes": sizes, "models": {str(k): params for k in range(len(sizes))}}
+        known = {"sizes": sizes, "batch": float(self.profile_batch(sizes))}
+        return {**blank, **known, "models": {str(k): params for k in range(len(sizes))}}
 
     def send(self, state: Tree, client: int) -> Tree:
-        return {"model": state["models"][str(client)]}
+        return {"model": state["models"][str(client)], "batch": state["batch"]}
 
     def client_update(self, client: Client, state: Tree) -> tuple[Tree, Tree]:
         w_k: Params = state["model"]
@@ -82,7 +92,7 @@ class FedAVE(Profiling):
         update: Tree = {"model": theta, "n": float(client.n)}
         if self.profile:
             order = torch.randperm(client.n, generator=client.generator("profile"))
-            update["losses"] = profile(client, w_k, client.data[order])
+            update["losses"] = profile(client, w_k, client.data[order], int(state["batch"]))
         return {}, update
 
     def server_update(self, server: Server, state: Tree, updates: Mapping[int, Tree]) -> Tree:
@@ -103,11 +113,11 @@ class FedAVE(Profiling):
         self, server: Server, state: Tree, updates: Mapping[int, Tree], heard: dict[int, Heard]
     ) -> Iterator[Params]:
         """The u_k one by one, so that each update is read once; what else it says goes to `heard`."""
-        rows = server.held_back
+        rows, batch = server.held_back, int(state["batch"])
         order = torch.randperm(len(rows), generator=server.generator("profile"))
         for k, update in updates.items():
             w_k, theta = state["models"][str(k)], update["model"]
-            spread = kappa(server, w_k, rows, order, update["losses"]) if self.profile else 1.0
+            spread = kappa(server, w_k, rows, order, update["losses"], batch) if self.profile else 1.0
             accuracy = server.accuracy(theta, rows)
             heard[k] = Heard(accuracy, spread, server.buffers(theta))
             delta = trees.sub(server.parameters(theta), w_k)

@@ -17,7 +17,8 @@ from fedakd.methods.reward import filled, relative, settled
 from fedakd.training import Bench
 from fedakd.trees import Params, Tree
 
-BATCH = 64  # rows per loss of a profile
+LARGEST_BATCH = 64  # rows per loss of a profile: the authors'
+BATCHES = 25  # losses in the smallest client's profile, where there are rows enough
 
 
 class Heard(NamedTuple):
@@ -36,6 +37,7 @@ class Profiling(Method):
     profile: bool = True
     quota: Literal["relative", "base"] = "relative"
     base: float = 0.3
+    batch: int | None = None  # rows per loss of a profile; None: by the smallest client
 
     def __post_init__(self) -> None:
         for name, fine, must in (
@@ -43,9 +45,16 @@ class Profiling(Method):
             ("beta", self.beta > 0, "above 0"),
             ("power", self.power >= 0, "0 or above"),
             ("base", 0 <= self.base <= 1, "between 0 and 1"),
+            ("batch", self.batch is None or self.batch >= 1, "at least 1, or none"),
         ):
             if not fine:
                 raise PlanError(f"fedave: {name} must be {must}, got {getattr(self, name)}")
+
+    def profile_batch(self, sizes: Tensor) -> int:
+        """The rows per loss: as set, or so few that the smallest client has 25 losses, but at most 64."""
+        if self.batch is not None:
+            return self.batch
+        return max(1, min(LARGEST_BATCH, int(sizes.min()) // BATCHES))
 
     def judged(self, state: Tree, heard: Mapping[int, Heard]) -> tuple[Tensor, Tensor]:
         """Reputations and quotas, [K], after what was heard of those present; the others keep theirs."""
@@ -71,15 +80,15 @@ class Profiling(Method):
         return reputation
 
 
-def profile(bench: Bench, params: Params, data: Examples) -> Tensor:
+def profile(bench: Bench, params: Params, data: Examples, batch: int) -> Tensor:
     """The model's mean loss on each batch of the rows, in their order, in evaluation mode."""
-    parts = zip(torch.split(bench.logits(params, data), BATCH), torch.split(data.y, BATCH), strict=True)
+    parts = zip(torch.split(bench.logits(params, data), batch), torch.split(data.y, batch), strict=True)
     return torch.stack([bench.task.loss(z, y) for z, y in parts])
 
 
-def kappa(bench: Bench, params: Params, data: Examples, order: Tensor, other: Tensor) -> float:
+def kappa(bench: Bench, params: Params, data: Examples, order: Tensor, other: Tensor, batch: int) -> float:
     """KL(other || the model's profile on the rows in this order); rows beyond `other` are not looked at."""
-    return divergence(other, profile(bench, params, data[order[: BATCH * len(other)]]))
+    return divergence(other, profile(bench, params, data[order[: batch * len(other)]], batch))
 
 
 def likeness(kappa: Tensor) -> Tensor:

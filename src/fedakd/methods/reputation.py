@@ -46,20 +46,20 @@ class Judging(Rewarding):
                 f"{self.expel} expels all who are not above that; set expel_by=share or a lower expel"
             )
         start = everybody * (0.0 if self.sharpen == "after" else 1 / len(everybody))
-        own: Tree = {"model": server.parameters(params), "reputation": start, "reputable": everybody}
+        own: Tree = {"model": server.parameters(params), "buffers": server.buffers(params)}
+        own |= {"reputation": start, "reputable": everybody, "draw": 0.0}
         if self.quota_by == "classes":
             row = server.held_back[torch.tensor([0])]
             own["outputs"] = float(server.logits(params, row).shape[1])
         return {**state, **own, "round": 0.0}
 
     def scores(self, server: Server, state: Tree, updates: Mapping[int, Tree], heard: Tensor) -> Tensor:
-        """The accuracy of w_g plus each upload, with the client's running statistics; 0 where none, [K]."""
+        """The accuracy of w_g plus each upload, with batch-norm statistics of that sum; 0 where none, [K]."""
         scores = torch.zeros_like(state["sizes"])
         for k in heard.nonzero().flatten().tolist():
-            update = updates[k]
-            uploaded = trees.unpack(update["uploaded"], like=state["model"])
-            params = {**trees.add(state["model"], uploaded), **update["buffers"]}
-            scores[k] = server.accuracy(params, server.held_back)
+            uploaded = trees.unpack(updates[k]["uploaded"], like=state["model"])
+            params = {**trees.add(state["model"], uploaded), **state["buffers"]}
+            scores[k] = server.accuracy(server.update_bn(params, server.held_back), server.held_back)
         return scores
 
     def judged(self, state: Tree, scores: Tensor, heard: Tensor) -> tuple[Tensor, Tensor]:
