@@ -9,13 +9,14 @@ import torch
 
 import toys
 from fedakd import trees
+from fedakd.distillation import distil
 from fedakd.examples import Examples
 from fedakd.method import Client
 from fedakd.methods import METHODS
 from fedakd.methods.fedakd import FedAKD
 from fedakd.methods.fedavg import FedAvg
 from fedakd.methods.standalone import Standalone
-from fedakd.training import Recipe, distil
+from fedakd.training import Recipe
 from fedakd.trees import Params, Tree
 
 TEN = tuple(range(3, 23, 2))

@@ -26,10 +26,10 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from fedakd.distillation import distil
 from fedakd.errors import PlanError
 from fedakd.method import Client
 from fedakd.methods.fedavg import FedAvg
-from fedakd.training import distil
 from fedakd.trees import Params, Tree
 
 
