@@ -211,7 +211,8 @@ def test_methods_are_of_their_own_class() -> None:
         ("fedakd(alpa=1)", r"unknown field of fedakd 'alpa'; did you mean 'alpha'"),
         ("fedakd(select=some)", r"fedakd: unknown select 'some'.* Known: correct, all"),
         ("fedakd(alpha=x)", r"fedakd: alpha must be a finite number, got 'x'"),
-        ("standalone(1)", r"standalone takes no fields, got '1'"),
+        ("standalone(1, 0, orig, 2)", r"standalone takes restart, sgd, preset and no more, got '2' too"),
+        ("standalone(restart=2)", r"standalone: restart must be true or false, got '2'"),
         ("fedakd(alpha=1", r"a method reads like"),
     ],
 )

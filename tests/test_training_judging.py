@@ -14,10 +14,11 @@ from torch.optim.swa_utils import update_bn
 
 import nets
 from fedakd import training, trees
+from fedakd.distillation import distil
 from fedakd.examples import Examples
 from fedakd.models import factory
 from fedakd.threads import one_thread
-from fedakd.training import Batch, Bench, Recipe, Task, distil, loaded, snapshot
+from fedakd.training import Batch, Bench, Recipe, Task, loaded, snapshot
 
 CLASSES = 4
 

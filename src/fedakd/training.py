@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -18,8 +18,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedakd.errors import FedakdError
 from fedakd.examples import Examples, take
-from fedakd.optimizers import optimizer
-from fedakd.trees import Params, pick
+from fedakd.optimizers import optimizer, training_only
+from fedakd.trees import Params, Tree, pick
 
 SGD_LR = 0.1  # for methods that need SGD where the recipe says Adam: what SCAFFOLD and FedDC were run with
 CHUNK = 64  # rows per forward pass where no gradient is kept: what a core's cache holds
@@ -67,6 +67,17 @@ class Batch(NamedTuple):
 Loss: TypeAlias = Callable[[nn.Module, Batch], Tensor]
 
 
+class Options(TypedDict, total=False):
+    """What a fit can be told besides the parameters and the rows."""
+
+    loss: Loss | None
+    grad: Callable[[str, Tensor], Tensor] | None  # rewrites a parameter's gradient before each step
+    recipe: Recipe | None  # instead of the bench's own
+    only: Callable[[str], bool] | None  # whether the parameter of that name may move
+    module: nn.Module | None  # instead of the bench's own
+    purpose: str  # fits of one purpose see the rows in the same order
+
+
 @dataclass
 class Bench:
     """A model, a recipe and a random stream: all that is needed to fit, and nothing about federation."""
@@ -104,9 +115,14 @@ class Bench:
         with seeded(derived_seed(seed, "init")):
             return snapshot(self.task.model())
 
-    def fit(
+    def fit(self, params: Params, data: Examples, **options: Unpack[Options]) -> Params:
+        """The parameters after some epochs over the rows, with an optimiser of their own."""
+        return self.fit_from(params, {}, data, **options)[0]
+
+    def fit_from(
         self,
         params: Params,
+        moments: Tree,
         data: Examples,
         *,
         loss: Loss | None = None,
@@ -115,20 +131,18 @@ class Bench:
         only: Callable[[str], bool] | None = None,
         module: nn.Module | None = None,
         purpose: str = "fit",
-    ) -> Params:
-        """The parameters after some epochs over the rows, with an optimiser of their own.
+    ) -> tuple[Params, Tree]:
+        """Parameters and optimiser state after some epochs over the rows.
 
-        `grad` rewrites a parameter's gradient before each step, `only` names the parameters that may move,
-        `recipe` and `module` replace the bench's own, and fits of one purpose see the rows in the same order.
+        `moments` is the optimiser's state by parameter name; parameters it does not name start without one.
         """
-        recipe = recipe or self.recipe
+        recipe, loss = recipe or self.recipe, loss or self.loss
         module = loaded(self.module if module is None else module, params).train()
         named = {n: p for n, p in module.named_parameters() if only is None or only(n)}
         if len(data) == 1 or recipe.batch_size == 1:
             keep_statistics(module)
-        loss = loss or self.loss
         with training_only(module, named), seeded(derived_seed(*self.stream, purpose, "layers")):
-            stepper = optimizer(recipe.optimizer, list(named.values()), recipe.lr, recipe.weight_decay)
+            stepper = optimizer(recipe.optimizer, named, recipe.lr, recipe.weight_decay, moments)
             for step, batch in enumerate(self.batches(data, recipe, purpose), 1):
                 value = loss(module, batch)
                 if not math.isfinite(value.item()):
@@ -139,7 +153,7 @@ class Bench:
                         parameter.grad = grad(name, parameter.grad)  # type: ignore[misc]
                 stepper.step()
                 self.gradients += len(batch.y)
-        return finite(snapshot(module), self.steps(data, recipe))
+        return finite(snapshot(module), self.steps(data, recipe)), {**moments, **stepper.moments()}
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         return self.task.loss(module(batch.x), batch.y)
@@ -211,32 +225,6 @@ def accuracy(logits: Tensor, y: Tensor) -> float:
     return float((logits.argmax(1) == y).double().mean())
 
 
-def distil(
-    teacher: Tensor, weight: float, temperature: float, loss: Callable[[Tensor, Tensor], Tensor]
-) -> Loss:
-    """`loss` plus weight T^2 KL(teacher || student); `teacher`: logits of the rows fitted, computed once."""
-    target = F.softmax(teacher / temperature, dim=1)
-    entropy = -torch.xlogy(target, target).sum(1)
-
-    def total(module: nn.Module, batch: Batch) -> Tensor:
-        z = module(batch.x)
-        log_q = F.log_softmax(z / temperature, dim=1)
-        divergence = -(target[batch.rows] * log_q).sum(1) - entropy[batch.rows]
-        return loss(z, batch.y) + weight * temperature**2 * divergence.mean()
-
-    return total
-
-
-def pulled(loss: Loss, target: Params, weight: float) -> Loss:
-    """`loss` plus weight / 2 times the squared distance of the parameters from a target, buffers left out."""
-
-    def total(module: nn.Module, batch: Batch) -> Tensor:
-        squares = torch.stack([(w - target[name]).square().sum() for name, w in module.named_parameters()])
-        return loss(module, batch) + weight / 2 * squares.sum()
-
-    return total
-
-
 def batch_sizes(rows: int, size: int) -> list[int]:
     """Full batches and a short last one; a last single row joins its neighbour, for batch norm's sake.
 
@@ -264,20 +252,6 @@ def seeded(seed: int) -> Iterator[None]:
         yield
     finally:
         torch.set_rng_state(before)
-
-
-@contextmanager
-def training_only(module: nn.Module, named: dict[str, nn.Parameter]) -> Iterator[None]:
-    """Gradients for these parameters alone, and none left behind."""
-    frozen = [p for n, p in module.named_parameters() if n not in named and p.requires_grad]
-    for parameter in frozen:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in frozen:
-            parameter.requires_grad_(True)
-        module.zero_grad()
 
 
 def keep_statistics(module: nn.Module) -> None:

@@ -6,21 +6,86 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional as F
 
 import toys
 from fedakd import trees
 from fedakd.engine.serial import Serial
+from fedakd.methods import canonical
 from fedakd.methods.fedavg import FedAvg
+from fedakd.methods.feddc import FedDC
+from fedakd.methods.scaffold import SCAFFOLD
 from fedakd.methods.standalone import Standalone
+from fedakd.plan import resolve
+from fedakd.training import Recipe
 
 TEN = tuple(range(3, 23, 2))
 
 
+ADAM = Recipe(batch_size=4, lr=0.01, optimizer="adam")
+
+
 @pytest.mark.parametrize("net", ["mlp", "cnn"])
-def test_standalone_is_fedavg_of_one_client(net):
-    alone = toys.play(toys.spec(Standalone(), sizes=(13,), net=net))
-    average = toys.play(toys.spec(FedAvg(), sizes=(13,), net=net))
+@pytest.mark.parametrize("recipe", [Recipe(batch_size=8, lr=0.1), ADAM], ids=["sgd", "adam"])
+def test_standalone_that_restarts_its_optimiser_is_fedavg_of_one_client(net, recipe):
+    alone = toys.play(toys.spec(Standalone(restart=True), (13,), net, recipe))
+    average = toys.play(toys.spec(FedAvg(), (13,), net, recipe))
     assert trees.equal(alone.kept[-1][0]["model"], average.states[-1]["model"])
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_standalone_is_one_torch_optimiser_for_the_whole_run(epochs):
+    spec = toys.spec(Standalone(), (13,), "mlp64", replace(ADAM, epochs=epochs))
+    played, client = toys.play(spec, rounds=3), toys.client(spec)
+    module: nn.Module = spec.task.model()
+    module.load_state_dict(client.init(0))
+    stepper = torch.optim.Adam(module.parameters(), lr=0.01)
+    for number in (1, 2, 3):
+        for batch in toys.client(spec, 0, number).batches(client.data):
+            stepper.zero_grad()
+            F.cross_entropy(module(batch.x), batch.y).backward()
+            stepper.step()
+    for name, part in module.state_dict().items():
+        torch.testing.assert_close(played.kept[-1][0]["model"][name], part, rtol=0, atol=1e-12)
+
+
+def test_standalone_keeps_the_optimisers_state_unless_told_to_restart():
+    kept, restarted = (
+        toys.play(toys.spec(m, (13,), recipe=ADAM)).kept for m in (Standalone(), Standalone(restart=True))
+    )
+    steps = [state["steps"].item() for state in kept[-1][0]["moments"].values()]
+    assert set(steps) == {3 * 3}  # rounds times batches: the single row joins its neighbours
+    assert restarted[-1][0]["moments"] == {}
+    assert trees.equal(kept[0][0]["model"], restarted[0][0]["model"])  # the first round is the same
+    assert not trees.equal(kept[1][0]["model"], restarted[1][0]["model"])
+
+
+def test_standalone_with_sgd_trains_as_scaffold_and_feddc_do():
+    method = Standalone(sgd=True)
+    assert method.recipe(ADAM) == SCAFFOLD().recipe(ADAM) == FedDC().recipe(ADAM)
+    ours = toys.play(toys.spec(method, (13,), recipe=ADAM)).kept[-1][0]
+    theirs = toys.play(toys.spec(Standalone(), (13,), recipe=ADAM.as_sgd())).kept[-1][0]
+    assert trees.equal(ours, theirs)
+    assert ours["moments"] == {}  # SGD has none
+
+
+@pytest.mark.parametrize(
+    ("text", "method"),
+    [
+        ("standalone", Standalone()),
+        ("standalone(restart=true)", Standalone(restart=True)),
+        ("standalone(sgd=true)", Standalone(sgd=True)),
+        ("standalone(restart=true, sgd=true)", Standalone(restart=True, sgd=True)),
+    ],
+)
+@pytest.mark.parametrize("preset", ["tuned", "paper", "released"])
+def test_a_plan_has_the_plain_standalone_first_and_its_variants_where_they_are_named(text, method, preset):
+    plan = resolve(preset, methods=("fedavg", text))
+    assert plan.methods == tuple(dict.fromkeys(["standalone", "fedavg", text]))
+    assert plan.method(text) == method
+    assert plan.method("standalone") == Standalone()
+    assert canonical(text) == text
 
 
 @pytest.mark.parametrize("sizes", [(9, 4), TEN])
@@ -127,7 +192,7 @@ def test_standalone_clients_with_equal_rows_and_streams_end_alike():
     for k in range(2):
         client = toys.client(spec, k)
         client.stream, client.data = (0, 1, 1), spec.clients[0].train
-        ends.append(Standalone().client_update(client, {"model": client.init(0)})[0])
+        ends.append(Standalone().client_update(client, Standalone().client_init(client, client.init(0)))[0])
     assert trees.equal(*ends)
 
 

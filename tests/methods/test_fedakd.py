@@ -9,13 +9,14 @@ import torch
 
 import toys
 from fedakd import trees
+from fedakd.distillation import distil
 from fedakd.examples import Examples
 from fedakd.method import Client
 from fedakd.methods import METHODS
 from fedakd.methods.fedakd import FedAKD
 from fedakd.methods.fedavg import FedAvg
 from fedakd.methods.standalone import Standalone
-from fedakd.training import Recipe, distil
+from fedakd.training import Recipe
 from fedakd.trees import Params, Tree
 
 TEN = tuple(range(3, 23, 2))
@@ -34,6 +35,19 @@ def test_without_distillation_on_all_data_it_is_fedavg_and_standalone_bit_for_bi
         assert trees.equal(mine["model"], theirs["model"])
     for mine, theirs in zip(ours.kept, alone.kept, strict=True):
         assert all(trees.equal(mine[k]["local"], theirs[k]["model"]) for k in range(len(sizes)))
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+@pytest.mark.parametrize("net", ["mlp", "cnn"])
+def test_without_a_teacher_the_local_model_is_standalone_with_its_optimiser_kept(net, beta):
+    """Whatever the global model does; with a new optimiser every round it is neither of them."""
+    recipe = Recipe(batch_size=4, lr=0.01, optimizer="adam")
+    methods = (FedAKD(alpha=0.0, beta=beta), Standalone(), Standalone(restart=True))
+    ours, alone, restarted = (toys.play(toys.spec(m, toys.SIZES, net, recipe)).kept[-1] for m in methods)
+    for k in range(len(toys.SIZES)):
+        assert trees.equal(ours[k]["local"], alone[k]["model"])
+        assert trees.equal(ours[k]["moments"], alone[k]["moments"])
+        assert not trees.equal(ours[k]["local"], restarted[k]["model"])
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS.values() if isinstance(m, FedAKD)], ids=repr)
@@ -71,10 +85,10 @@ def test_the_first_step_of_round_one_is_that_of_plain_training_without_batch_nor
 class Listening(Client):
     """A client that remembers what it was fitted to, and what came of it."""
 
-    def fit(self, params: Params, data: Examples, **options) -> Params:  # type: ignore[no-untyped-def, override]
-        found = super().fit(params, data, **options)
+    def fit_from(self, params: Params, moments: Tree, data: Examples, **options) -> tuple[Params, Tree]:  # type: ignore[no-untyped-def, override]
+        found, after = super().fit_from(params, moments, data, **options)
         self.fitted = [*getattr(self, "fitted", []), (params, data, trees.transform(found, torch.clone))]
-        return found
+        return found, after
 
 
 @pytest.mark.parametrize("sizes", [(40, 31), tuple(range(24, 44, 2))])
@@ -84,7 +98,7 @@ def test_the_global_copy_learns_from_the_rows_the_local_model_gets_right(net, si
     for k, n in enumerate(sizes):
         client = Listening(spec.task, spec.recipe, (0, 1, k + 1), id=k, data=spec.clients[k].train)
         w = client.init(0)
-        kept, update = FedAKD().client_update(client, {"local": w, "rounds": 0.0, "model": w})
+        kept, update = FedAKD().client_update(client, {**FedAKD().client_init(client, w), "model": w})
         (_, first, local), (start, chosen, taught) = client.fitted
         right = client.logits(kept["local"], client.data).argmax(1) == client.data.y
         assert first is client.data
@@ -217,8 +231,8 @@ def test_single_dist_starts_from_the_broadcast_and_from_all_rows(sizes):
     spec = toys.spec(method, sizes)
     for k in range(len(sizes)):
         client = toys.client(spec, k)
-        state = {"local": client.init(0), "model": client.init(1), "rounds": 0.0}
-        assert method.taught(client, state, first=True) is state["model"]
+        state = {**method.client_init(client, client.init(0)), "model": client.init(1)}
+        assert method.taught(client, state, first=True) == (state["model"], {})  # nothing to keep
         assert method.selected(client, state["model"], first=True)[0] is None
         rows, _ = method.selected(client, state["model"], first=False)
         predicted = client.logits(state["model"], client.data).argmax(1)
@@ -255,10 +269,12 @@ def test_correct_agg_keeps_the_model_when_nothing_is_right():
 
 
 @pytest.mark.parametrize("net", ["mlp", "cnn"])
-def test_released_order_is_the_published_sequence(net):
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_released_order_is_the_published_sequence(net, optimizer):
     """Written from the published loop: teach the global copy, aggregate, teach the local model, select."""
     method = FedAKD(order="released")
-    spec = toys.spec(method, net=net)
+    spec = toys.spec(method, net=net, recipe=Recipe(batch_size=8, lr=0.05, optimizer=optimizer))
+    moments: dict[int, Tree] = {k: {} for k in range(3)}
     played = toys.play(spec, rounds=3)
     w_g = toys.client(spec).init(spec.seed)
     local = {k: w_g for k in range(3)}
@@ -275,6 +291,7 @@ def test_released_order_is_the_published_sequence(net):
         for k, client in clients.items():
             client.stream = (spec.seed, round + 1, k + 1)  # our step 1 belongs to the next round
             teacher = client.logits(w_g, client.data)
-            local[k] = client.fit(local[k], client.data, loss=distil(teacher, 1.0, 1.0, client.task.loss))
+            loss = distil(teacher, 1.0, 1.0, client.task.loss)
+            local[k], moments[k] = client.fit_from(local[k], moments[k], client.data, loss=loss)
             right = client.logits(local[k], client.data).argmax(1) == client.data.y
             chosen[k] = right.nonzero().squeeze(1)

@@ -60,7 +60,7 @@ def by_hand(client: Client, w_g: Params, mu: float) -> Params:
     """Steps along the gradient of the loss plus mu (w - w_g), given to the optimiser as one."""
     module = loaded(client.module, w_g).train()
     named = dict(module.named_parameters())
-    stepper = optimizer(client.recipe.optimizer, list(named.values()), client.recipe.lr, 0.0)
+    stepper = optimizer(client.recipe.optimizer, named, client.recipe.lr, 0.0)
     for batch in client.batches(client.data):
         client.loss(module, batch).backward()  # type: ignore[no-untyped-call]
         for name, w in named.items():

@@ -10,6 +10,8 @@ One round at client k, which holds w_k and receives w_g:
   3. local to global: a copy of w_g minimises CE + beta KD(teacher w_k) on I_k, and is sent.
 The server averages the copies by |D_k|; w_k never leaves the client.
 Deviations:
+- The optimiser of w_k is kept over the rounds, as that of Standalone is: nothing but its own training changes
+  w_k, and without distillation it is Standalone's model. That of the copy is made anew every round.
 - The paper judges "the clients after federation", its code judges w_g: both views are reported.
 - local_update="overwrite" (ablation Single-Dist) selects all rows in its first round. A class that an
   untrained w_g never predicts could otherwise enter no I_k, ever.
@@ -26,10 +28,10 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from fedakd.distillation import distil
 from fedakd.errors import PlanError
 from fedakd.method import Client
 from fedakd.methods.fedavg import FedAvg
-from fedakd.training import distil
 from fedakd.trees import Params, Tree
 
 
@@ -55,34 +57,34 @@ class FedAKD(FedAvg):
 
     @property
     def private(self) -> tuple[str, ...]:
-        return () if self.local_update == "overwrite" else ("local",)
+        return () if self.local_update == "overwrite" else ("local", "moments")
 
     def client_init(self, client: Client, params: Params) -> Tree:
-        return {"local": params, "rounds": 0.0}
+        return {"local": params, "moments": {}, "rounds": 0.0}
 
     def client_update(self, client: Client, state: Tree) -> tuple[Tree, Tree]:
         first = state["rounds"] == 0
-        w_k = self.taught(client, state, first)
+        w_k, moments = self.taught(client, state, first)
         rows, z_k = self.selected(client, w_k, first)
         w_gk = self.teaching(client, state["model"], rows, z_k)
         personal = w_gk if self.local_update == "overwrite" else w_k
-        keep = {"local": personal, "rounds": state["rounds"] + 1}
+        keep = {"local": personal, "moments": moments, "rounds": state["rounds"] + 1}
         correct = client.n if rows is None else len(rows)
         return keep, {"model": w_gk, "n": float(client.n), "correct": float(correct)}
 
-    def taught(self, client: Client, state: Tree, first: bool) -> Params:
-        """Step 1: the local model after the global one taught it."""
+    def taught(self, client: Client, state: Tree, first: bool) -> tuple[Params, Tree]:
+        """Step 1: the local model after the global one taught it, and the state of its optimiser."""
         w_g: Params = state["model"]
-        w_k: Params = state["local"]
+        w_k, moments = state["local"], state["moments"]
         if self.local_update == "overwrite":
-            return w_g
+            return w_g, {}
         if self.order == "released" and first:
-            return w_k
+            return w_k, moments
         if self.alpha == 0:
-            return client.fit(w_k, client.data)
+            return client.fit_from(w_k, moments, client.data)
         teacher = client.logits(w_g, client.data)  # (n, classes)
         loss = distil(teacher, self.alpha, self.temperature, client.task.loss)
-        return client.fit(w_k, client.data, loss=loss)
+        return client.fit_from(w_k, moments, client.data, loss=loss)
 
     def selected(self, client: Client, w_k: Params, first: bool) -> tuple[Tensor | None, Tensor | None]:
         """Step 2: the rows of I_k (None: all) and the local model's logits on them, where needed."""

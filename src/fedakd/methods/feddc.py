@@ -31,11 +31,12 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from fedakd import trees
+from fedakd.distillation import pulled
 from fedakd.errors import PlanError
 from fedakd.method import Client, Server
 from fedakd.methods.fedavg import FedAvg
 from fedakd.methods.scaffold import met, share
-from fedakd.training import Bench, Recipe, pulled
+from fedakd.training import Bench, Recipe
 from fedakd.trees import Params, Tree
 
 

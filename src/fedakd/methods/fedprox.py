@@ -17,10 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fedakd.distillation import pulled
 from fedakd.errors import PlanError
 from fedakd.method import Client
 from fedakd.methods.fedavg import FedAvg
-from fedakd.training import pulled
 from fedakd.trees import Params
 
 
