@@ -124,7 +124,11 @@ def run(
         typer.Option(show_default="the partition's", help="local: own test rows; global: common ones."),
     ] = None,
     judge_every: Annotated[
-        int | None, typer.Option(show_default="1", help="Rounds between two judgements of the models.")
+        int | None,
+        typer.Option(
+            show_default="1",
+            help="Rounds between two judgements of the models; the last quarter is judged in every round.",
+        ),
     ] = None,
     equal_time: Annotated[
         str | None, typer.Option(help="Give all methods the time this one needs for its rounds.")
