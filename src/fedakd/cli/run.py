@@ -144,7 +144,8 @@ def run(
     """Run methods on one federation and compare them.
 
     Every round is on disk before the next begins: a run that was stopped, or killed, continues with
-    --resume and ends with the very same numbers.
+    --resume and ends with the very same numbers. With --resume FOLDER --rounds N a run, finished or not,
+    goes on from its last round up to round N.
 
     Example: fedakd run --dataset fashion-mnist --partition "ics(5)" --method fedavg --method fedakd
     """
@@ -153,8 +154,9 @@ def run(
     from fedakd.runfolder import RunFolder
 
     if resume is not None:
-        _refuse_changes(choices, out)
+        _refuse_changes({**choices, "rounds": None}, out)
         folder, plan = RunFolder.open(resume)
+        plan = plan if rounds is None else folder.extend(plan, rounds)
     else:
         plan, folder = _new(resolve(**choices), out)
     _carry_out(plan, folder, workers, data_dir, as_json=as_json, quiet=quiet)
@@ -178,7 +180,9 @@ def _refuse_changes(choices: dict[str, Any], out: Path | None) -> None:
         if value is not None
     ]
     if said:
-        raise PlanError(f"--resume takes everything from the folder's plan; leave out {', '.join(said)}")
+        raise PlanError(
+            f"--resume takes everything but --rounds from the folder's plan; leave out {', '.join(said)}"
+        )
 
 
 def _new(plan: Plan, out: Path | None) -> tuple[Plan, RunFolder]:
