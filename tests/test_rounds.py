@@ -16,7 +16,7 @@ from fedakd.method import Method
 from fedakd.methods.fedakd import FedAKD
 from fedakd.methods.fedavg import FedAvg
 from fedakd.methods.standalone import Standalone
-from fedakd.rounds import Budget, Messages, Start, begin, participants, run
+from fedakd.rounds import Budget, Messages, Start, begin, is_judged, participants, run
 
 
 def test_participation_takes_a_fresh_choice_each_round():
@@ -62,11 +62,21 @@ def judged_in(rounds: int, judge_every: int, budget: Budget | None = None):
 
 
 def test_models_are_judged_every_few_rounds_and_after_the_last():
-    often, rarely = judged_in(7, 1), judged_in(7, 3)
-    assert [record.number for record in rarely if record.scores] == [3, 6, 7]
+    often, rarely = judged_in(9, 1), judged_in(9, 3)
+    assert [record.number for record in rarely if record.scores] == [3, 6, 7, 8, 9]
     same = [replace(record, seconds=0, scores={}) for record in often]
     assert [replace(record, seconds=0, scores={}) for record in rarely] == same, "training does not see it"
     assert all(record.scores == often[record.number - 1].scores for record in rarely if record.scores)
+
+
+@pytest.mark.parametrize("rounds", [1, 3, 4, 7, 10, 16, 20, 41])
+@pytest.mark.parametrize("judge_every", [1, 2, 5, 100])
+def test_the_last_quarter_of_the_rounds_is_judged_whole(rounds, judge_every):
+    judged = {number for number in range(1, rounds + 1) if is_judged(number, rounds, judge_every)}
+    assert {rounds} <= judged
+    assert set(range(judge_every, rounds + 1, judge_every)) <= judged
+    assert set(range(math.ceil(3 / 4 * rounds) + 1, rounds + 1)) <= judged
+    assert len(judged) >= min(rounds, 4) or rounds < 4
 
 
 def test_the_round_that_ends_a_run_early_is_judged():

@@ -32,6 +32,7 @@ from fedakd.trees import Tree
 
 OUTCOMES = "outcomes.safetensors"
 DATA = "data"  # the one field that is known only when rows have been drawn
+ROUNDS = "rounds"  # the one field that says how far, not what
 KEPT = 2  # checkpoints of a cell that is not done
 
 
@@ -51,8 +52,16 @@ class CellFolder:
 
     @property
     def identity(self) -> str:
-        """Of the fields; a checkpoint of another identity is refused."""
+        """Of the fields; results of another identity are not this cell's."""
         return fingerprint(self.fields)
+
+    @property
+    def state_identity(self) -> str:
+        """Of the fields that determine the state after a round; a checkpoint of another one is refused.
+
+        How many rounds follow is not among them, so that a run can be given more.
+        """
+        return fingerprint({key: value for key, value in self.fields.items() if key != ROUNDS})
 
     @property
     def name(self) -> str:
@@ -62,6 +71,11 @@ class CellFolder:
     def describe(self) -> None:
         (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
         write_json(self.path / "cell.json", self.fields)
+
+    def extend(self, rounds: int) -> None:
+        """Gives the cell more rounds: it is no longer done, and its checkpoints stay valid."""
+        if self.fields.get(ROUNDS) != rounds:
+            write_json(self.path / "cell.json", {**self.fields, ROUNDS: rounds})
 
     def append(self, record: Round) -> None:
         """The round's lines, on disk before this returns."""
@@ -82,7 +96,7 @@ class CellFolder:
         wire.save(partial / "server.safetensors", state)
         engine.save(partial)
         files = {path.name: digest(path)._asdict() for path in sorted(partial.iterdir())}
-        manifest = {"round": number, "identity": self.identity, "files": files}
+        manifest = {"round": number, "identity": self.state_identity, "files": files}
         write_json(partial / "manifest.json", manifest | {"rounds": self._told_rounds(number)})
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
@@ -132,8 +146,10 @@ class CellFolder:
             files = {str(name): Digest(**own) for name, own in manifest["files"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise PlanError(f"manifest.json cannot be read ({error})") from error
-        if identity != self.identity:
-            raise PlanError(f"it was made for plan {identity}, this is plan {self.identity}")
+        if identity != self.state_identity:
+            raise PlanError(f"it was made for plan {identity}, this is plan {self.state_identity}")
+        if number > (last := self.fields.get(ROUNDS, number)):
+            raise PlanError(f"it is of round {number}, the plan ends with round {last}")
         for name, expected in files.items():
             if not (folder / name).exists():
                 raise PlanError(f"{name} is missing")

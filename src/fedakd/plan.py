@@ -64,7 +64,7 @@ class Plan(BaseModel):
     weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     participation: float = Field(default=1.0, gt=0, le=1)
     evaluation: Literal["auto", "local", "global"] = "auto"
-    judge_every: int = Field(default=1, ge=1)  # rounds; the last one is always judged
+    judge_every: int = Field(default=1, ge=1)  # rounds; the last quarter is judged in every round
     max_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     max_gradients: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     leak: bool = True  # preset released: whether methods train on test rows where their published code does

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fedakd.convergence import last_rounds
 from fedakd.engine.base import Engine, Report
 from fedakd.errors import FedakdError
 from fedakd.method import Method, Server
@@ -98,7 +99,7 @@ def run(
 ) -> Result:
     """Rounds until the last or the end of the budget; `on_round` gets each and the server state after it.
 
-    Models are judged after every `judge_every` rounds, and after the last one whatever its number.
+    Models are judged in the rounds `is_judged` names, and after the round that ends the budget.
     """
     at = begin(method, engine, server, seed=seed) if start is None else start
     state, history = at.state, list(at.rounds)
@@ -110,13 +111,24 @@ def run(
         chosen = participants(len(server.clients), participation, seed, number)
         server.stream = (seed, number, 0)
         state, record = play(method, engine, server, state, number, chosen)
-        due = number % judge_every == 0 or number == rounds
+        due = is_judged(number, rounds, judge_every)
         if due or budget.spent([*history, record]) or nobody_left([*history, record], len(server.clients)):
             record = judged(record, method, engine, server, state, failing([*history, record]))
         history.append(record)
         if on_round:
             on_round(record, state)
     return Result(history, state, nobody_left(history, len(server.clients)))
+
+
+def is_judged(number: int, rounds: int, judge_every: int) -> bool:
+    """Every `judge_every`-th round, the last, and all of the last quarter, at least four.
+
+    The last quarter shows whether a run has converged (see `fedakd.convergence`).
+
+    >>> [number for number in range(1, 21) if is_judged(number, 20, judge_every=5)]
+    [5, 10, 15, 16, 17, 18, 19, 20]
+    """
+    return number % judge_every == 0 or number > rounds - max(1, last_rounds(rounds))
 
 
 def play(

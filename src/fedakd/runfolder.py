@@ -20,13 +20,15 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from fedakd.cellfolder import CellFolder, write_json
+from fedakd.cellfolder import ROUNDS, CellFolder, write_json
 from fedakd.errors import PlanError
 from fedakd.plan import Plan, resolve
 
+RESULTS = ("summary.json", "summary.md", "costs.json")
 LONG = 80  # characters of a method's text in the name of its folder
 
 
@@ -58,6 +60,33 @@ class RunFolder:
         except (ValueError, KeyError, TypeError) as error:
             raise PlanError(f"{path / 'plan.json'} is damaged: {error}") from error
         return RunFolder(path), resolve(**stored)
+
+    def extend(self, plan: Plan, rounds: int) -> Plan:
+        """The folder's plan with more rounds, in the folder too; what is computed stays and counts.
+
+        The number may be the plan's own while the run is not complete, so that a command that was stopped can
+        be given again.
+        """
+        longer = resolve(**{**plan.model_dump(), "rounds": rounds})
+        if rounds < plan.rounds or (rounds == plan.rounds and self._complete(plan)):
+            raise PlanError(
+                f"{self.path} has a plan of {plan.rounds} rounds already, --rounds {rounds} adds none; "
+                f"expected more than {plan.rounds}, for instance --rounds {2 * plan.rounds}"
+            )
+        with self.locked():
+            stored = json.loads((self.path / "plan.json").read_text())
+            write_json(self.path / "plan.json", {**stored, "plan": longer.model_dump()})
+            for name in RESULTS if rounds > plan.rounds else ():  # of the shorter run
+                (self.path / name).unlink(missing_ok=True)
+            for method, seed in product(longer.methods, longer.seeds):
+                if cell := CellFolder.at(self.cell(method, seed, {}).path):
+                    cell.extend(longer.rounds_of(method))
+        return longer
+
+    def _complete(self, plan: Plan) -> bool:
+        """Whether every cell has all rounds of the plan."""
+        cells = [(method, self.done(method, seed)) for method, seed in product(plan.methods, plan.seeds)]
+        return all(cell and cell.fields.get(ROUNDS) == plan.rounds_of(method) for method, cell in cells)
 
     def discard_if_unused(self) -> None:
         """Takes away what a plan wrote that failed before its first cell began, and nothing else."""

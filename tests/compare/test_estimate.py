@@ -36,7 +36,7 @@ def test_training_grows_with_rounds_rows_and_epochs():
 
 def test_judging_does_not_shrink_with_scale_but_with_how_often_it_is_done():
     assert looking(job(scale=0.1)) == pytest.approx(looking(job()))
-    assert looking(job(judge_every=5)) == pytest.approx(looking(job()) / 5)
+    assert looking(job(judge_every=5, rounds=40)) == pytest.approx(looking(job(rounds=40)) * 16 / 40)
     assert looking(job(partitions=["dir(1)"])) == pytest.approx(3 * looking(job())), (
         "all on one common test set"
     )

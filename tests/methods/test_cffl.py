@@ -14,6 +14,7 @@ from fedakd import trees
 from fedakd.errors import PlanError
 from fedakd.examples import Examples
 from fedakd.methods.cffl import CFFL
+from fedakd.methods.standalone import Standalone
 from fedakd.training import Recipe
 from scored import LIKE, PAPER, after, permutation, start, uploads
 

@@ -124,7 +124,11 @@ def run(
         typer.Option(show_default="the partition's", help="local: own test rows; global: common ones."),
     ] = None,
     judge_every: Annotated[
-        int | None, typer.Option(show_default="1", help="Rounds between two judgements of the models.")
+        int | None,
+        typer.Option(
+            show_default="1",
+            help="Rounds between two judgements of the models; the last quarter is judged in every round.",
+        ),
     ] = None,
     equal_time: Annotated[
         str | None, typer.Option(help="Give all methods the time this one needs for its rounds.")
@@ -156,7 +160,8 @@ def run(
     """Run methods on one federation and compare them.
 
     Every round is on disk before the next begins: a run that was stopped, or killed, continues with
-    --resume and ends with the very same numbers.
+    --resume and ends with the very same numbers. With --resume FOLDER --rounds N a run, finished or not,
+    goes on from its last round up to round N.
 
     Example: fedakd run --dataset fashion-mnist --partition "ics(5)" --method fedavg --method fedakd
     """
@@ -165,8 +170,9 @@ def run(
     from fedakd.runfolder import RunFolder
 
     if resume is not None:
-        _refuse_changes(choices, out)
+        _refuse_changes({**choices, "rounds": None}, out)
         folder, plan = RunFolder.open(resume)
+        plan = plan if rounds is None else folder.extend(plan, rounds)
     else:
         plan, folder = _new(resolve(**choices), out)
     _carry_out(plan, folder, workers, data_dir, as_json=as_json, quiet=quiet)
@@ -202,7 +208,9 @@ def _refuse_changes(choices: dict[str, Any], out: Path | None) -> None:
         if value is not None
     ]
     if said:
-        raise PlanError(f"--resume takes everything from the folder's plan; leave out {', '.join(said)}")
+        raise PlanError(
+            f"--resume takes everything but --rounds from the folder's plan; leave out {', '.join(said)}"
+        )
 
 
 def _new(plan: Plan, out: Path | None) -> tuple[Plan, RunFolder]:

@@ -16,7 +16,7 @@ from fedakd.federation import federate
 from fedakd.methods import METHODS
 from fedakd.models import factory
 from fedakd.partition import GaussianShift, parse
-from fedakd.rounds import Messages, begin
+from fedakd.rounds import Messages, begin, is_judged
 from fedakd.simulation import server_of, spec_of
 from fedakd.training import Task
 
@@ -47,7 +47,8 @@ class Pace:
         common = plan.evaluation == "global" or evaluated_together(plan.partition)
         if plan.preset != "released" and isinstance(parse(canonical(plan.partition)), GaussianShift):
             common, test = True, POOLS[2] * self.rows  # all clients are judged on the whole test pool
-        looked = max(1, rounds // plan.judge_every) * test * VIEWS * (plan.clients if common else 1)
+        judgements = sum(is_judged(number, rounds, plan.judge_every) for number in range(1, rounds + 1))
+        looked = judgements * test * VIEWS * (plan.clients if common else 1)
         looked += rounds * held_back / max(plan.fraction, 1e-9) * plan.clients if name in JUDGING else 0
         return learned * self.trained + looked * self.judged + rounds * ROUND
 
