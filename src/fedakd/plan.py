@@ -38,7 +38,7 @@ class Plan(BaseModel):
 
     preset: Preset = "tuned"  # first: methods are read in its light
     dataset: str = "digits"
-    partition: str = "ics(2)"
+    partition: str = "ics(1)"
     equal_time: str | None = None  # a method whose seconds the others get instead of its rounds
     methods: tuple[str, ...] = (REFERENCE, "fedavg", "fedakd")
     seeds: tuple[int, ...] = (0,)

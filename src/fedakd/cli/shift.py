@@ -44,7 +44,7 @@ def shift(
     ] = None,
     partition: Annotated[
         str | None,
-        typer.Option(show_default="ics(2)", help='How rows go to clients: "ics(5)", "ics(kl=1.5)", pow.'),
+        typer.Option(show_default="ics(1)", help='How rows go to clients: "ics(5)", "ics(kl=1.5)", pow.'),
     ] = None,
     clients: Clients = 10,
     seed: Seed = 0,
@@ -81,7 +81,7 @@ def shift(
 
     _check_company(sites, label, bool(dataset or partition or force or data_dir or fraction != 1))
     if sites is None:
-        asked = (dataset or "digits", partition or "ics(2)")
+        asked = (dataset or "digits", partition or "ics(1)")
         federation = generated(*asked, clients, seed, fraction, data_dir, force)
         chosen = of_federation(federation)
     else:
