@@ -182,11 +182,13 @@ def _print(console: Console, federation: Federation | None, found: Report) -> No
 
 def _print_asked(console: Console, federation: Federation) -> None:
     """What was asked of the generator and what came: in the pools, and in the rows drawn."""
-    from fedakd.audit import LEGEND, audit, blocks
+    from fedakd.audit import audit, blocks, legends
     from fedakd.cli.catalogue import put
 
-    for form in blocks(audit(federation))[1:]:
+    found = audit(federation)
+    for form in blocks(found):
         put(console, form, title=f"what was asked of {federation.partition}, and what came")
-    console.print(LEGEND, style="dim", markup=False, highlight=False)
+    for legend in legends(found):
+        console.print(legend, style="dim", markup=False, highlight=False)
     for warning in federation.warnings:
         console.print(f"warning: {warning}", markup=False, highlight=False)
