@@ -16,9 +16,9 @@ of rows (Kish) as its number of rows. The designs, and the rule that chooses, we
 the smallest mean squared error among the ways that cover 93 % or more on average over the designs that the
 guard of `GaussianShift` accepts; of those within 10 % of it, the one that judges the fewest rows.
 
-Kish's number takes outcomes to vary as much on heavy rows as on light ones. Where they vary more, as here, its
-interval is too narrow, so a last column, added after the first run, has the coverage of `weighted` with the
-smaller of Kish's number and the one that follows from the outcomes, s^2 / sum w^2 (d - mean)^2.
+Kish's number takes outcomes to vary as much on heavy rows as on light ones. Where they vary more, as here,
+its interval is too narrow, so a last column, added after the first run, has the coverage of `weighted` with
+the smaller of Kish's number and the one that follows from the outcomes, s^2 / sum w^2 (d - mean)^2.
 """
 
 from __future__ import annotations

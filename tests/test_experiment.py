@@ -55,7 +55,7 @@ def test_the_audit_is_stored_and_clean(tmp_path):
     run_of(tmp_path / "run")
     audit = json.loads((tmp_path / "run/audit-seed0.json").read_text())
     assert set(audit["shared"].values()) == {0}
-    assert audit["partition"] == "ics(2)"
+    assert audit["partition"] == "ics(1)"
 
 
 def test_released_without_its_leak_trains_on_the_rows_of_methods_that_never_leaked(tmp_path):

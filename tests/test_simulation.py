@@ -68,6 +68,13 @@ def test_clients_get_their_train_rows_and_sites_the_test_rows(federation):
     assert server.validation.y.tolist() == federation.dataset.y[federation.validation].tolist()
 
 
+def test_clients_judged_on_the_same_rows_share_one_copy_of_them(federation):
+    tests = [rows.test for rows in spec_of(FedAvg(), federation, task(), RECIPE, 0).clients]
+    assert all(test is tests[0] for test in tests)
+    sized = federate(load("digits"), "pow", 4, fraction=0.3)
+    assert len({id(rows.test) for rows in spec_of(FedAvg(), sized, task(), RECIPE, 0).clients}) == 4
+
+
 def test_there_is_at_least_one_core():
     assert cores() >= 1
 

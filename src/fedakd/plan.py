@@ -45,7 +45,7 @@ class Plan(BaseModel):
 
     preset: Preset = "tuned"  # first: methods are read in its light
     dataset: str = "digits"
-    partition: str = "ics(2)"
+    partition: str = "ics(1)"
     equal_time: str | None = None  # a method whose seconds the others get instead of its rounds
     equal_gradients: str | None = None  # a method whose sample-gradients all others get instead of its rounds
     reference: Reference = "equal-budget"  # what gains are shown against first

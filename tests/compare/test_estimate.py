@@ -40,6 +40,10 @@ def test_judging_does_not_shrink_with_scale_but_with_how_often_it_is_done():
     assert looking(job(partitions=["dir(1)"])) == pytest.approx(3 * looking(job())), (
         "all on one common test set"
     )
+    whole_pool = looking(job(partitions=["ics(1)"], fraction=0.5))
+    assert whole_pool == pytest.approx(3 * looking(job())), (
+        "all on the whole test pool, whatever the fraction"
+    )
     assert looking(job("cffl")) > looking(job()), "its server judges too"
 
 

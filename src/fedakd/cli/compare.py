@@ -81,7 +81,7 @@ def compare(
 
     title = "Does it pay to join?"\n
     datasets = ["digits"]\n
-    partitions = ["pow", "ics(2)"]\n
+    partitions = ["pow", "ics(1)"]\n
     methods = ["fedavg", "fedakd"]\n
     seeds = 3\n
     rounds = 10

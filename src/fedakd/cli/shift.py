@@ -44,7 +44,7 @@ def shift(
     ] = None,
     partition: Annotated[
         str | None,
-        typer.Option(show_default="ics(2)", help='How rows go to clients: "ics(5)", "ics(kl=1.5)", pow.'),
+        typer.Option(show_default="ics(1)", help='How rows go to clients: "ics(5)", "ics(kl=1.5)", pow.'),
     ] = None,
     clients: Clients = 10,
     seed: Seed = 0,
@@ -81,7 +81,7 @@ def shift(
 
     _check_company(sites, label, bool(dataset or partition or force or data_dir or fraction != 1))
     if sites is None:
-        asked = (dataset or "digits", partition or "ics(2)")
+        asked = (dataset or "digits", partition or "ics(1)")
         federation = generated(*asked, clients, seed, fraction, data_dir, force)
         chosen = of_federation(federation)
     else:
@@ -182,11 +182,13 @@ def _print(console: Console, federation: Federation | None, found: Report) -> No
 
 def _print_asked(console: Console, federation: Federation) -> None:
     """What was asked of the generator and what came: in the pools, and in the rows drawn."""
-    from fedakd.audit import LEGEND, audit, blocks
+    from fedakd.audit import audit, blocks, legends
     from fedakd.cli.catalogue import put
 
-    for form in blocks(audit(federation))[1:]:
+    found = audit(federation)
+    for form in blocks(found):
         put(console, form, title=f"what was asked of {federation.partition}, and what came")
-    console.print(LEGEND, style="dim", markup=False, highlight=False)
+    for legend in legends(found):
+        console.print(legend, style="dim", markup=False, highlight=False)
     for warning in federation.warnings:
         console.print(f"warning: {warning}", markup=False, highlight=False)
