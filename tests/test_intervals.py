@@ -204,20 +204,26 @@ def test_clients_that_gain_alike_leave_the_interval_of_the_seeds() -> None:
     assert client_interval(table) == pytest.approx(seed_interval(means))
 
 
-def test_a_crossed_table_has_the_closed_form_of_its_mean_squares() -> None:
+@pytest.mark.parametrize(("seed_scale", "widest"), [(1, "clients"), (2, "both"), (9, "seeds")])
+def test_a_crossed_table_has_the_closed_form_of_its_mean_squares(seed_scale: float, widest: str) -> None:
     """Gains of effects + a residual orthogonal to both, whose mean squares follow by hand."""
-    client, seed = np.array([-3, -1, 1, 3.0]) / 100, np.array([-1, 0, 1.0]) / 100
-    rest = np.outer([1, -2, 1.0], [1, -1, -1, 1.0]) / 500
-    table = 0.05 + client + seed[:, None] + rest
-    by_client = client @ client / 3 / 4  # MS_clients / (S K), with no residual in it
-    ms_rest = (rest**2).sum() / 6
-    by_seed = max(4 * (seed @ seed) / 2 - ms_rest, 0) / 12
-    freedom = (by_client + by_seed) ** 2 / (by_client**2 / 3 + by_seed**2 / 2)
-    halves = [
-        stats.t.ppf(0.975, degrees) * math.sqrt(variance)
-        for degrees, variance in ((3, by_client), (2, by_seed), (freedom, by_client + by_seed))
-    ]
-    assert client_interval(table) == pytest.approx((0.05 - max(halves), 0.05 + max(halves)))
+    client, seed = np.array([-3, -1, 1, 3.0]) / 1000, seed_scale * np.array([-1, 1, -1, 1.0]) / 1000
+    rest = np.outer([1, -1, -1, 1.0], [1, -1, -1, 1.0]) / 1000
+    by_client = 20e-6 / 3 / 4  # MS_clients / (S K), with no residual in it
+    ms_seeds, ms_rest = 4 * seed_scale**2 * 4e-6 / 3, 16e-6 / 9
+    by_seed = (ms_seeds - ms_rest) / 16
+    freedom = (by_client + by_seed) ** 2 / (by_client**2 / 3 + by_seed**2 / 3)
+    halves = {
+        name: stats.t.ppf(0.975, degrees) * math.sqrt(variance)
+        for name, degrees, variance in (
+            ("clients", 3, by_client),
+            ("seeds", 3, by_seed),
+            ("both", freedom, by_client + by_seed),
+        )
+    }
+    assert max(halves, key=halves.__getitem__) == widest
+    half = halves[widest]
+    assert client_interval(0.05 + client + seed[:, None] + rest) == pytest.approx((0.05 - half, 0.05 + half))
 
 
 def test_a_missing_gain_is_filled_in_by_its_client_and_its_seed() -> None:
@@ -226,6 +232,13 @@ def test_a_missing_gain_is_filled_in_by_its_client_and_its_seed() -> None:
     missing = table.copy()
     missing[1, 2] = math.nan
     assert client_interval(missing) == pytest.approx(client_interval(table))
+
+
+def test_a_client_or_a_seed_that_failed_throughout_is_left_out() -> None:
+    table = np.random.default_rng(10).normal(0.02, 0.03, (3, 5))
+    client, seed = np.full((3, 1), math.nan), np.full((1, 5), math.nan)
+    assert client_interval(np.hstack([table, client])) == client_interval(table)
+    assert client_interval(np.vstack([table, seed])) == client_interval(table)
 
 
 # coverage, briefly; benchmarks/coverage.py has every design ---------------------------------------

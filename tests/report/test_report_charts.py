@@ -218,6 +218,13 @@ def test_what_an_interval_of_cf_is_of():
     assert titles[1] == "CF, with its 95 % interval"
 
 
+def test_what_an_interval_of_gains_is_of():
+    once = {name: own[:1] for name, own in CLEAR.items()}
+    titles = [gains(made(levels), looks(levels), "s1")[0].title for levels in (CLEAR, once)]
+    assert titles[0] == "Mean gain over these clients, with its 95 % interval over seeds"
+    assert titles[1] == "Mean gain over these clients, with its 95 % interval of this one draw of test rows"
+
+
 @pytest.mark.parametrize(("rounds", "marked"), [(1, 1), (30, 30), (31, 1)])
 def test_judged_rounds_are_marked_while_they_can_be_told_apart(rounds, marked):
     curve = {at: 50.0 + at for at in range(1, rounds + 1)}

@@ -17,6 +17,7 @@ from parsed import Page, made
 from fedakd import report
 from fedakd.compare.results import Results, read
 from fedakd.errors import PlanError
+from fedakd.intervals import client_interval, seed_interval
 from fedakd.report.charts import looks, ticks
 
 NASTY = "fedavg(<script>alert('x')</script>&\"|_%)"
@@ -60,6 +61,8 @@ def test_accuracies_and_gains_are_those_of_the_stored_rounds(page, shifted, labe
     assert row["average"].text.removesuffix(" =") == shown
     assert row["max"].value == pytest.approx(fmean(map(max, owns)), abs=1e-12)
     assert row["mean gain"].value == pytest.approx(fmean(map(fmean, changes)), abs=1e-12)
+    ends = 100 * seed_interval([fmean(own) for own in changes])[0], 100 * client_interval(changes)[0]
+    assert [row["95 % interval"].value, row["clients as a sample"].value] == pytest.approx(ends, abs=1e-3)
     assert row["worse off"].text == f"{sum(one < -1e-6 for own in changes for one in own)} of 12"
 
 
