@@ -105,7 +105,7 @@ def imports(path: Path) -> set[str]:
 
 LAYERS = [
     {"errors", "threads"},
-    {"trees", "examples", "spelling", "optimizers", "fairness", "gaussians", "figures"},
+    {"trees", "examples", "spelling", "optimizers", "fairness", "gaussians", "figures", "convergence"},
     {"wire", "training", "fitting", "verdict", "statistics", "ranking", "partition", "models", "data"},
     {"activations", "features"},
     {"method", "federation", "audit"},
