@@ -6,7 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -285,3 +285,23 @@ def test_rows_do_not_depend_on_the_number_of_threads() -> None:
         command = [sys.executable, "-c", WIDE]
         found.add(subprocess.run(command, env=os.environ | counts, capture_output=True, check=True).stdout)
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e308])
+@pytest.mark.parametrize("row", [0, 1024, 2999])
+def test_inputs_that_are_no_finite_numbers_are_refused_with_their_place(value: float, row: int) -> None:
+    dataset = toy(rows=3000)
+    dataset.x[row, 4] = value
+    place = rf"toy: inputs must be finite .* in row {row}, column 4 \(counted from 0\); fill in or leave out"
+    with pytest.raises(PartitionError, match=place):
+        federate(dataset, "iid", 3)
+    images = replace(dataset, x=dataset.x.reshape(-1, 2, 3))
+    with pytest.raises(PartitionError, match=rf"row {row}, column \(1, 1\)"):
+        federate(images, "iid", 3)
+
+
+def test_integers_and_large_numbers_are_inputs() -> None:
+    dataset = toy(rows=300)
+    dataset.x[7, 1] = -3e38
+    federate(dataset, "iid", 3)
+    federate(replace(dataset, x=np.full((300, 2), np.iinfo(np.int64).max)), "iid", 3)

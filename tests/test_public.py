@@ -115,6 +115,7 @@ LAYERS = [
         "intervals",
         "gaussians",
         "figures",
+        "convergence",
     },
     {"wire", "training", "fitting", "verdict", "statistics", "ranking", "partition", "models", "data"},
     {"activations", "features"},

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
+import torch
 
 import fedakd
 from fedakd import trees
 from fedakd.data import load
+from fedakd.data.images import ImageDataset
+from fedakd.errors import FedakdError
+from fedakd.examples import Examples
 from fedakd.federation import Federation, federate
 from fedakd.method import Client
 from fedakd.methods.fedakd import FedAKD
 from fedakd.methods.fedavg import FedAvg
 from fedakd.models import factory
+from fedakd.partition.contract import Rows
 from fedakd.rounds import Budget
 from fedakd.simulation import cores, server_of, simulate, spec_of
 from fedakd.training import Recipe, Task
@@ -98,3 +104,33 @@ def test_a_model_that_all_share_is_judged_once_on_rows_that_all_share(monkeypatc
         shared = set(result.rounds[0].scores["global/accuracy"].values())
         assert (len(shared) == 1) == (evaluation == "global")
     assert found == {"global": 1 + 9, "local": 9 + 9}
+
+
+def test_a_run_in_which_every_client_fails_is_an_error_with_the_reason(federation):
+    """Its scores would be those of models that never trained."""
+    everything = Spoiled(federation.dataset, frozenset(range(2000)))
+    spoiled = replace(federation, dataset=everything)
+    said = r"FedAvg, round 1: every client failed; the first: .*step 1: the loss is nan"
+    with pytest.raises(FedakdError, match=said):
+        simulate(FedAvg(), spoiled, task(), RECIPE, rounds=3, workers=0)
+
+
+def test_a_run_in_which_some_clients_fail_has_a_result(federation):
+    rows = federation.train[0]
+    dataset = Spoiled(federation.dataset, frozenset(rows.tolist()))
+    result = simulate(FedAvg(), replace(federation, dataset=dataset), task(), RECIPE, rounds=2, workers=0)
+    assert result.rounds[-1].failures.keys() == {0}
+    assert result.stopped is None
+
+
+class Spoiled:
+    """A dataset whose tensors of some rows are nan."""
+
+    def __init__(self, dataset: ImageDataset, rows: frozenset[int]) -> None:
+        self.dataset, self.rows = dataset, rows
+
+    def examples(self, rows: Rows) -> Examples:
+        examples = self.dataset.examples(rows)
+        if not self.rows.issuperset(rows.tolist()):
+            return examples
+        return Examples(torch.full_like(examples.x, math.nan), examples.y)

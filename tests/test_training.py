@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 import toys
 from fedakd import training, trees
+from fedakd.errors import FedakdError
 from fedakd.examples import Examples
 from fedakd.models import factory
 from fedakd.models.mlp import MLP
@@ -272,11 +273,6 @@ def test_one_fit_can_have_a_recipe_of_its_own(change: dict[str, Any]) -> None:
     assert not trees.equal(changed, bench().fit(params, data))
 
 
-def test_no_epochs_change_nothing() -> None:
-    one = bench(epochs=0)
-    assert trees.equal(one.fit(one.init(0), rows()), one.init(0))
-
-
 def test_parameters_and_buffers_are_apart() -> None:
     one = bench("cnn")
     params = one.init(0)
@@ -327,3 +323,25 @@ def test_a_fit_that_fails_leaves_no_gradients_behind() -> None:
     with pytest.raises(ZeroDivisionError):
         one.fit(one.init(0), rows(), grad=lambda _, g: g * (1 / 0), only=lambda name: "bias" in name)
     assert all(p.grad is None and p.requires_grad for p in one.module.parameters())
+
+
+@pytest.mark.parametrize("name", ["lr", "weight_decay"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -0.1])
+def test_a_rate_that_is_no_finite_number_is_refused(name: str, value: float) -> None:
+    with pytest.raises(
+        FedakdError, match=f"Recipe: {name} must be a finite number of 0 or more, got {value}"
+    ):
+        Recipe(**{name: value})
+    with pytest.raises(FedakdError, match=name):
+        replace(Recipe(), **{name: value})
+
+
+@pytest.mark.parametrize("name", ["epochs", "batch_size"])
+@pytest.mark.parametrize("value", [0, -3])
+def test_no_epoch_and_no_row_a_step_are_refused(name: str, value: int) -> None:
+    with pytest.raises(FedakdError, match=f"Recipe: {name} must be 1 or more, got {value}"):
+        Recipe(**{name: value})
+
+
+def test_a_rate_of_zero_is_allowed() -> None:
+    assert Recipe(lr=0.0).as_sgd(0.0).lr == 0.0

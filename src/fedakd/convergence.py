@@ -15,18 +15,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from fedakd.rounds import Round
 
 State = Literal["converged", "not converged", "not known"]
 Curve: TypeAlias = Sequence[tuple[int, float]]  # (round, mean score), in the order of the rounds
 
 LIMIT = 0.005  # a rise of 0.5 points, as a fraction
 LEAST = 4  # judged rounds that a line is fitted to
+
+
+class JudgedRound(Protocol):
+    """The part of a `fedakd.rounds.Round` that convergence depends on."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def scores(self) -> dict[str, dict[int, float]]: ...
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,7 @@ def last_rounds(rounds: int) -> int:
     return max(rounds // 4, LEAST) if rounds >= LEAST else 0
 
 
-def score_curve(rounds: Sequence[Round], view: str) -> list[tuple[int, float]]:
+def score_curve(rounds: Sequence[JudgedRound], view: str) -> list[tuple[int, float]]:
     """The mean accuracy over clients after each judged round, clients without a score left out."""
     curve = []
     for record in rounds:

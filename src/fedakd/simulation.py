@@ -11,9 +11,10 @@ import torch
 from fedakd.engine.base import Engine, Progress, Rows, Spec
 from fedakd.engine.processes import Processes, Workers
 from fedakd.engine.serial import Serial
+from fedakd.errors import FedakdError
 from fedakd.federation import Federation
 from fedakd.method import ClientInfo, Method, Server
-from fedakd.rounds import Budget, Result, Round, run
+from fedakd.rounds import Budget, Result, Round, nobody_left, run
 from fedakd.training import Recipe, Task
 from fedakd.trees import Tree
 
@@ -31,13 +32,23 @@ def simulate(
     budget: Budget | None = None,
     on_round: Callable[[Round, Tree], None] | None = None,
 ) -> Result:
-    """Runs the method on the federation; `workers` as in `engine_for`, results do not depend on it."""
+    """Runs the method on the federation; `workers` as in `engine_for`, results do not depend on it.
+
+    If every client fails to train, there is no result but an error with the first reason.
+    """
     engine = engine_for(spec_of(method, federation, task, recipe, seed), workers)
     options: dict[str, Any] = {"participation": participation, "budget": budget, "on_round": on_round}
     try:
-        return run(method, engine, server_of(federation, task, recipe), rounds=rounds, seed=seed, **options)
+        server = server_of(federation, task, recipe)
+        result = run(method, engine, server, rounds=rounds, seed=seed, **options)
     finally:
         engine.close()
+    if why := nobody_left(result.rounds, federation.clients):
+        raise FedakdError(
+            f"{type(method).__name__}, round {len(result.rounds)}: {why}; a lower learning rate or inputs "
+            "of mean 0 and spread 1 help where the loss is not finite"
+        )
+    return result
 
 
 def engine_for(spec: Spec, workers: int | Workers | None = None, progress: Progress | None = None) -> Engine:

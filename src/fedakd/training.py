@@ -48,6 +48,14 @@ class Recipe:
     optimizer: Literal["sgd", "adam"] = "sgd"
     weight_decay: float = 0.0
 
+    def __post_init__(self) -> None:
+        for name in ("lr", "weight_decay"):  # a rate of 0 is what some methods freeze parameters with
+            if not 0 <= (value := getattr(self, name)) < math.inf:
+                raise FedakdError(f"Recipe: {name} must be a finite number of 0 or more, got {value}")
+        for name in ("epochs", "batch_size"):
+            if not (value := getattr(self, name)) >= 1:
+                raise FedakdError(f"Recipe: {name} must be 1 or more, got {value}")
+
     def as_sgd(self, lr: float | None = None) -> Recipe:
         """With plain SGD, for methods whose arithmetic needs it: at the rate given, or its own, or 0.1.
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fedakd.data import load
 from fedakd.data.store import DEBIAN, Advice, absent, candidates, roots, writable
 from fedakd.errors import DataError
 
@@ -61,3 +62,22 @@ def test_absence_mentions_no_package_and_no_download_where_there_was_none():
     said = str(absent("clothes", None, Advice("https://example.org", "a.gz")))
     assert "apt-get" not in said
     assert "failed" not in said
+
+
+@pytest.mark.parametrize("name", ["digits", "fashion-mnist"])
+def test_a_folder_that_is_named_and_not_there_is_an_error(tmp_path, monkeypatch, name):
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        DataError, match=r"--data-dir: expected a folder, .*nowhere does not exist; create it"
+    ):
+        load(name, tmp_path / "nowhere", download=False)
+    with pytest.raises(DataError, match=r"--data-dir: expected a folder, .*file is a file"):
+        load(name, tmp_path / "file", download=False)
+    monkeypatch.setenv("FEDAKD_DATA", str(tmp_path / "gone"))
+    with pytest.raises(DataError, match=r"\$FEDAKD_DATA: expected a folder, .*gone does not exist"):
+        load(name, download=False)
+
+
+def test_a_folder_that_is_there_is_no_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDAKD_DATA", str(tmp_path))
+    assert len(load("digits", tmp_path)) == 1797

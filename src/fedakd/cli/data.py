@@ -17,6 +17,7 @@ from rich.table import Column, Table
 
 from fedakd.data import DATASETS, Source, Verdict, source
 from fedakd.data import Progress as Report
+from fedakd.data.store import check_roots
 
 app = typer.Typer(
     help="Find, fetch and verify the datasets.",
@@ -38,6 +39,7 @@ def list_datasets(data_dir: Folder = None, as_json: AsJson = False) -> None:
 
     No file is opened, so this is quick; "fedakd data check NAME" verifies every byte.
     """
+    check_roots(data_dir)
     if as_json:
         typer.echo(json.dumps([_facts(known, data_dir) for known in DATASETS.values()], indent=2))
     else:
@@ -70,7 +72,9 @@ def check(name: Name, data_dir: Folder = None, as_json: AsJson = False) -> None:
     Checksums, lengths, headers and labels are compared with the published ones; nothing is downloaded.
     The exit code is 1 if a file is bad.
     """
-    verdicts = source(name).check(data_dir)
+    known = source(name)
+    check_roots(data_dir)
+    verdicts = known.check(data_dir)
     if as_json:
         typer.echo(json.dumps([asdict(verdict) for verdict in verdicts], indent=2))
     else:

@@ -12,6 +12,7 @@ from fedakd.data.cifar10 import Cifar10
 from fedakd.data.digits import Digits
 from fedakd.data.fashion_mnist import FashionMnist
 from fedakd.data.source import Progress, Source, Verdict
+from fedakd.data.store import check_roots
 from fedakd.errors import DataError, unknown
 
 if TYPE_CHECKING:
@@ -31,10 +32,14 @@ def load(
 ) -> ImageDataset:
     """The dataset of that name, every byte checked; it is downloaded if it is nowhere on this machine.
 
+    A `data_dir`, or a folder in $FEDAKD_DATA, that does not exist is an error.
+
     >>> load("digits").shape
     (1, 8, 8)
     """
-    return source(name).load(data_dir, download, progress)
+    wanted = source(name)
+    check_roots(data_dir)
+    return wanted.load(data_dir, download, progress)
 
 
 def source(name: str) -> Source:

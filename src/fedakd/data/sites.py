@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import math
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedakd.data.cells import Wrong, refuse, unusable
 from fedakd.errors import DataError
 
 if TYPE_CHECKING:
     from fedakd.examples import Examples
 
 SUFFIXES = (".csv", ".npz")
+BLANK = ("", "nan")  # no label
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,13 +77,6 @@ def _read(path: Path, label: str | None) -> _File:
     file = _read_csv(path, label) if path.suffix.lower() == ".csv" else _read_npz(path)
     if not len(file.x) or not file.x.shape[1]:
         raise DataError(f"{path}: expected rows of numbers, got {len(file.x)} rows of {file.x.shape[1]}")
-    wrong = np.argwhere(~np.isfinite(file.x))
-    if len(wrong):
-        row, column = wrong[0]
-        raise DataError(
-            f"{path}: row {row + 1}, column {file.columns[column]!r}: expected a finite number, got "
-            f"{file.x[row, column]}; fill in or leave out what is missing"
-        )
     return file
 
 
@@ -89,16 +86,22 @@ def _read_csv(path: Path, label: str | None) -> _File:
         raise DataError(f"{path}: expected a column {label!r} of labels, found {', '.join(names)}")
     wanted = "label" if label is None else label
     at = names.index(wanted) if wanted in names else None
-    columns = tuple(name for place, name in enumerate(names) if place != at)
-    values = [
-        [_number(cell, path, number, names[place]) for place, cell in enumerate(line) if place != at]
-        for number, line in rows
-    ]
+    places = [place for place in range(len(names)) if place != at]
+    x = np.array([[_number(line[place]) for place in places] for _, line in rows], dtype=np.float64)
+    x = x.reshape(len(rows), len(places))
+    wrong = [(*rows[row], places[column], float(x[row, column])) for row, column in unusable(x)]
+    refuse(path, [Wrong(f"line {n}, column {names[k]!r}", line[k].strip(), v) for n, line, k, v in wrong])
     labels = None if at is None else np.array([line[at].strip() for _, line in rows])
-    if labels is not None and (labels == "").any():
-        line = rows[int(np.flatnonzero(labels == "")[0])][0]
-        raise DataError(f"{path}, line {line}: expected a label in column {wanted!r}, got nothing")
-    return _File(path, columns, np.array(values, dtype=np.float64).reshape(len(rows), len(columns)), labels)
+    if labels is not None:
+        _check_labels(path, labels, [f"line {number}, column {wanted!r}" for number, _ in rows])
+    return _File(path, tuple(names[place] for place in places), x, labels)
+
+
+def _check_labels(path: Path, labels: NDArray[Any], places: list[str]) -> None:
+    """A label for every row; a word that would be a missing value elsewhere may be the name of a class."""
+    texts = np.char.lower(labels.astype(str))
+    wrong = [Wrong(places[k], str(labels[k]), math.nan) for k in np.flatnonzero(np.isin(texts, BLANK))]
+    refuse(path, wrong, "a label for every row")
 
 
 def _lines(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -117,29 +120,62 @@ def _lines(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     return names, rows
 
 
-def _number(cell: str, path: Path, line: int, column: str) -> float:
+def _number(cell: str) -> float:
+    """The number in a cell; nan if there is none."""
     try:
         return float(cell)
     except ValueError:
-        raise DataError(
-            f"{path}, line {line}, column {column!r}: expected a number, got {cell!r}; turn words into "
-            "numbers, or name the column of labels with --label"
-        ) from None
+        return math.nan
 
 
 def _read_npz(path: Path) -> _File:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: expected an NPZ file with arrays x and y, got {error}") from error
-    if "x" not in found or not np.issubdtype(found["x"].dtype, np.number) or not found["x"].ndim:
-        raise DataError(f"{path}: expected an array x of numbers (rows, features), found {sorted(found)}")
-    x = found["x"].reshape(len(found["x"]), -1).astype(np.float64)
-    labels = found.get("y")
+    arrays = _arrays(path)
+    if "x" not in arrays or arrays["x"].dtype.kind not in "iuf" or not arrays["x"].ndim:
+        kind = f"x of {arrays['x'].dtype}" if "x" in arrays else "none of that name"
+        raise DataError(f"{path}: expected an array x of numbers (rows, features), found {kind}")
+    x = arrays["x"].reshape(len(arrays["x"]), -1).astype(np.float64)
+    wrong = [(row, column, float(x[row, column])) for row, column in unusable(x)]
+    refuse(path, [Wrong(f"row {row + 1}, column 'x{at}'", str(value), value) for row, at, value in wrong])
+    labels = arrays.get("y")
     if labels is not None and labels.shape != (len(x),):
         raise DataError(f"{path}: expected one label a row, {len(x)}, got an array y of {labels.shape}")
+    if labels is not None:
+        _check_labels(path, labels, [f"row {number}, array y" for number in range(1, len(x) + 1)])
     return _File(path, tuple(f"x{column}" for column in range(x.shape[1])), x, labels)
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an NPZ file, which is a ZIP archive of NPY files."""
+    expected = f"{path}: expected an NPZ file with arrays x and y, as numpy.savez writes it"
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"{expected}, got {path.stat().st_size} bytes that are no NPZ file; save it again")
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: _array(stored, name) for name in stored.files if name in ("x", "y")}
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        TypeError,
+        AttributeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise DataError(f"{expected}, got {error}; save it again") from error
+
+
+def _array(stored: Any, name: str) -> NDArray[Any]:
+    try:
+        array = stored[name]
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise ValueError(
+            f"an array {name} of Python objects (save {name}.astype(float), or .astype(str) for labels)"
+        ) from error
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"an entry {name} that is no array")
+    return array
 
 
 def _check_alike(files: list[_File]) -> None:
@@ -170,7 +206,5 @@ def _numbers(labels: NDArray[Any]) -> NDArray[Any]:
     except ValueError:
         return labels
     if not np.isfinite(numbers).all():
-        raise DataError(
-            "expected a label for every row, got nan or inf; fill in or leave out what is missing"
-        )
+        raise DataError("expected labels that are finite numbers or names, got inf; give it another name")
     return numbers

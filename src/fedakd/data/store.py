@@ -38,6 +38,14 @@ def roots(data_dir: Path | None) -> dict[str, Path]:
     return {why: root.expanduser() for why, root in places.items() if root is not None}
 
 
+def check_roots(data_dir: Path | None) -> None:
+    """A folder that a person named and that is not there is an error, not passed over."""
+    for why, root in roots(data_dir).items():
+        if why in ("--data-dir", f"${VARIABLE}") and not root.is_dir():
+            what = "is a file" if root.exists() else "does not exist"
+            raise DataError(f"{why}: expected a folder, {root} {what}; create it, or leave {why} out")
+
+
 def cache() -> Path:
     """The folder the platform keeps for what can be fetched again."""
     return Path(platformdirs.user_cache_dir("fedakd"))

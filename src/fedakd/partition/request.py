@@ -6,10 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fedakd.errors import PartitionError
 from fedakd.partition.contract import Labels, Rows, Weights
+
+CHUNK = 1024  # rows that are searched at a time
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def check_numbers(clients: int, ratio: Sequence[float], fraction: float, scale: float, seed: int) -> None:
@@ -29,13 +33,35 @@ def check_numbers(clients: int, ratio: Sequence[float], fraction: float, scale: 
 
 
 def check_rows(name: str, x: NDArray[Any], y: Labels, classes: int) -> None:
-    """Inputs without labels, or labels that are no class."""
+    """Inputs without labels, labels that are no class, or inputs that are no numbers."""
     if len(x) != len(y):
         raise PartitionError(
             f"{name}: one label per input is needed; got {len(x)} inputs and {len(y)} labels"
         )
     if len(y) and not 0 <= y.min() <= y.max() < classes:
         raise PartitionError(f"{name}: labels must be 0 to {classes - 1}, got {y.min()} to {y.max()}")
+    check_finite(name, x)
+
+
+def check_finite(name: str, x: NDArray[Any]) -> None:
+    """Inputs that are nan, infinite or too large for the 32-bit numbers that models compute with.
+
+    Integers are not searched. Rows are taken in chunks, so that no copy of all inputs is made.
+    """
+    if not np.issubdtype(x.dtype, np.floating) or not x.size:
+        return
+    for start in range(0, len(x), CHUNK):
+        chunk = x[start : start + CHUNK]
+        if chunk.min() >= -LARGEST and chunk.max() <= LARGEST:  # both are nan if a value is
+            continue
+        wrong = np.argwhere(~(np.abs(chunk) <= LARGEST))
+        row, *place = (int(number) for number in wrong[0])
+        column = place[0] if len(place) == 1 else tuple(place)
+        where = f"row {start + row}" + (f", column {column}" if place else "")
+        raise PartitionError(
+            f"{name}: inputs must be finite numbers of at most {LARGEST:.1e}, got {chunk[tuple(wrong[0])]} "
+            f"in {where} (counted from 0); fill in or leave out what is missing"
+        )
 
 
 def check_room(rows: int, clients: int, ratio: Sequence[float], fraction: float, scale: float) -> None:
