@@ -26,7 +26,6 @@ from presets import PRESETS
 VECTORS = {  # in updates, and in messages
     "cffl": (("uploaded",), ("reward",)),
     "cgsv": (("update",), ("reward",)),
-    "pfedck": (("delta",), ("delta",)),
     "scaffold": (("delta_c",), ("c",)),
     "feddc": (("delta_g",), ("g",)),
 }

@@ -5,12 +5,19 @@ Electronics 2024, 13(5), 857.
 Confidence: reconstructed (from the abstract, which gives no formula, number or clustering algorithm).
 
 A client trains P, which never leaves it, and I on the same batches. Each minimises CE + soft T^2 KL(other's
-predictions || own) + features mean((own - other's features)^2), the other held fixed; I's change is sent.
-The server clusters the changes anew each round, and I moves by its cluster's mean instead of its own change.
+predictions || own) + features mean((own - other's features)^2), the other held fixed; I is sent.
+The server clusters clients anew each round by the changes of I since it was sent, and every member of a
+cluster gets one and the same I: the mean of the members' models, weighted by their rows.
 
 Deviations:
 - All numbers are ours, and so is average linkage on 1 - cosine, which needs no seed and parts no equals.
   Changes of nothing are equals too. Without .body there are no features. Statistics of I are averaged, too.
+- An earlier version of this file gave each member its own last I plus the cluster's mean change. Clusters
+  differ from round to round, so models that were once apart never met again, and a mean change was applied to
+  models it had not been computed for. Clusters share one model now.
+- The optimiser of P is kept over the rounds, as that of Standalone is: only its own training changes P. That
+  of I is made anew every round.
+- A client that misses a round keeps the I it was to get, however the others are clustered meanwhile.
 - P and I are equal until somebody shares the client's cluster; as I tells P then, `private` promises nothing.
 """
 
@@ -19,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from scipy.cluster.hierarchy import fcluster, linkage
@@ -49,43 +57,48 @@ class PFedCK(Method):
             raise PlanError(f"pfedck: soft and features must be 0 or above, the rest above 0, got {self}")
 
     def server_init(self, server: Server, params: Params) -> Tree:
-        sizes = server.sizes
-        return {"messages": {}, "cluster": -torch.ones_like(sizes), "sizes": sizes, "owed": {}}
+        return {"models": {"0": params}, "cluster": torch.zeros_like(server.sizes), "sizes": server.sizes}
 
     def send(self, state: Tree, client: int) -> Tree:
-        """What became of the client's last change; one that missed rounds since has yet to act on it."""
-        own, owed = str(int(state["cluster"][client])), state["owed"].get(str(client), {})
-        return dict(state["messages"].get(own, owed))
+        return {"shared": state["models"][str(int(state["cluster"][client]))]}
 
     def server_update(self, server: Server, state: Tree, updates: Mapping[int, Tree]) -> Tree:
         if not updates:
             return state
-        rows = torch.stack([trees.vector(update["delta"]).double() for update in updates.values()])
-        label = dict(zip(updates, grouped(rows, self.clusters), strict=True))
-        sizes = {c: {k: float(state["sizes"][k]) for k in updates if label[k] == c} for c in label.values()}
-        messages = {str(c): self.mean(updates, n) for c, n in sizes.items()}
-        cluster = torch.tensor([label.get(one.id, -1) for one in server.clients], dtype=torch.float64)
-        owed = {str(one.id): self.send(state, one.id) for one in server.clients if one.id not in updates}
-        return {**state, "messages": messages, "cluster": cluster, "owed": owed}
+        changes = torch.stack([self.change(server, state, k, update) for k, update in updates.items()])
+        label = dict(zip(updates, grouped(changes, self.clusters), strict=True))
+        members = {c: [k for k in updates if label[k] == c] for c in label.values()}
+        models = {str(c): self.mean(state, updates, clients) for c, clients in members.items()}
+        absent = {one.id: int(state["cluster"][one.id]) for one in server.clients if one.id not in updates}
+        free = len(models) + 1  # the first number that no cluster has
+        models |= {str(free + old): state["models"][str(old)] for old in absent.values()}
+        label |= {k: free + old for k, old in absent.items()}
+        cluster = torch.tensor([label[one.id] for one in server.clients], dtype=torch.float64)
+        return {**state, "models": models, "cluster": cluster}
 
-    def mean(self, updates: Mapping[int, Tree], n: Mapping[int, float]) -> Tree:
-        return {part: trees.mean((updates[k][part] for k in n), n.values()) for part in ("delta", "buffers")}
+    def change(self, server: Server, state: Tree, client: int, update: Tree) -> Tensor:
+        """How far the client's training moved the parameters it was sent, in one row."""
+        after, before = update["shared"], self.send(state, client)["shared"]
+        return trees.vector(trees.sub(server.parameters(after), before)).double()
+
+    def mean(self, state: Tree, updates: Mapping[int, Tree], members: list[int]) -> Params:
+        """The common model of a cluster."""
+        sizes = [float(state["sizes"][k]) for k in members]
+        return trees.mean((updates[k]["shared"] for k in members), sizes)
 
     def client_init(self, client: Client, params: Params) -> Tree:
-        return {"personal": params, "shared": client.parameters(params), "buffers": client.buffers(params)}
-
-    def receive(self, kept: Tree, message: Tree) -> Tree:
-        shared = trees.move(kept["shared"], message.get("delta", {}))
-        return {**kept, "shared": shared, "buffers": message.get("buffers", kept["buffers"])}
+        return {"personal": params, "moments": {}}
 
     def client_update(self, client: Client, state: Tree) -> tuple[Tree, Tree]:
         models = self.models(state)
         start = {f"{view}.{name}": part for view, own in models.items() for name, part in own.items()}
+        moments = {f"personal.{name}": part for name, part in state["moments"].items()}
         pair = nn.ModuleDict({view: deepcopy(client.module) for view in models})
-        after = client.fit(start, client.data, loss=lambda m, b: self.mutual(client, m, b), module=pair)
+        loss = partial(self.mutual, client)
+        after, moments = client.fit_from(start, moments, client.data, loss=loss, module=pair)
         p, i = ({name: after[f"{view}.{name}"] for name in own} for view, own in models.items())
-        delta = trees.sub(client.parameters(i), state["shared"])
-        return {**state, "personal": p}, {"delta": delta, "buffers": client.buffers(i), "n": float(client.n)}
+        kept = {name: moments[full] for name in p if (full := f"personal.{name}") in moments}
+        return {"personal": p, "moments": kept}, {"shared": i, "n": float(client.n)}
 
     def mutual(self, client: Client, pair: nn.Module, batch: Batch) -> Tensor:
         client.gradients += len(batch.y)  # fit counts a row once, and here two models learn from it
@@ -99,7 +112,7 @@ class PFedCK(Method):
         return ce + self.soft * self.temperature**2 * divergence + self.features * gap
 
     def models(self, state: Tree) -> dict[str, Params]:
-        return {"personal": state["personal"], "shared": {**state["shared"], **state["buffers"]}}
+        return {"personal": state["personal"], "shared": state["shared"]}
 
 
 def seen(module: nn.Module, batch: Batch) -> list[Tensor]:
