@@ -1,8 +1,8 @@
 """What each method gains alone on one core in small settings, and what batch-norm statistics do to it.
 
-For every method and seed: the average accuracy of the clients, the gain over Standalone with a kept and with a
-restarted optimiser, and the average accuracy with the statistics that training left behind instead of those
-re-estimated on each client's own training rows before judging.
+For every method and seed: the average accuracy of the clients, the gain over Standalone with a kept and with
+a restarted optimiser, and how the average would change with the statistics that training left behind instead
+of those re-estimated on each client's own training rows before judging.
 
     python benchmarks/methods.py --method fedas --method cgsv
     python benchmarks/methods.py --model mlp --optimizer sgd --lr 0.15 --method cffl
