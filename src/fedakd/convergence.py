@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Literal, Protocol, TypeAlias
@@ -47,6 +47,10 @@ class Convergence:
     def unstable(self) -> bool:
         """Whether the score fell by more than the rule lets it rise; such a run counts as converged."""
         return self.rise < -LIMIT
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values for JSON; a rise that is not known is None."""
+        return {**asdict(self), "rise": None if math.isnan(self.rise) else self.rise}
 
     def sentence(self, command: str | None = None) -> str:
         """The state in words, and the command that goes on where the run has not converged.

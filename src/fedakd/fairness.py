@@ -48,6 +48,13 @@ class Fairness:
     gini: float = math.nan
     worse_off: int | None = None
     significantly_worse: int | None = None  # whose interval lies below 0; None if intervals are not known
+    # The mean gain, the clients worse off and CF against each reference there is; nan or None without it.
+    budget_gain: float = math.nan  # trained alone for the rounds of the run
+    budget_worse_off: int | None = None
+    converged_gain: float = math.nan  # trained alone for as long as held-out rows gain by it
+    converged_worse_off: int | None = None
+    converged_cf: float = math.nan
+    sgd_gain: float = math.nan  # trained alone with plain SGD, for methods that need it
 
     def to_dict(self) -> dict[str, object]:
         """The fields as JSON knows them: undefined is null."""

@@ -26,7 +26,8 @@ from fedakd.tables import costs
 
 FIELDS = (
     "average", "maximum", "minimum", "mean_gain", "worse_off", "cf", "cf_low", "cf_high",
-    "spearman", "jain", "gini",
+    "spearman", "jain", "gini", "budget_gain", "budget_worse_off", "converged_gain", "converged_worse_off",
+    "converged_cf", "sgd_gain",
 )  # fmt: skip
 
 

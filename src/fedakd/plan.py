@@ -26,6 +26,7 @@ OTHER_LR = 0.01  # the paper names no rate for other data
 Reference = Literal["equal-budget", "converged"]
 REFERENCE = "standalone"  # with the rounds and the recipe of the run
 CONVERGED = "converged"  # as long as held-out rows gain by it
+SGD_REFERENCE = "standalone(sgd=true)"  # for methods that need plain SGD
 MOST_ROUNDS = 20  # times those of the method that sets the time or the gradients, where these end a run
 ALL = "all"  # the paper's thirteen methods
 LEAKING = ("fedakd", "cffl", "cgsv")  # published code that trains on test rows; the names that start so
@@ -185,6 +186,12 @@ class Plan(BaseModel):
             return None
         return self.equal_gradients or (None if name == REFERENCE else self.equal_time)
 
+    @property
+    def not_competing(self) -> list[str]:
+        """Methods that are shown and ranked with nobody: other references, and those that saw test rows."""
+        others = [name for name in self.methods if is_reference(name) and name != REFERENCE]
+        return [*others, *self.spoiled]
+
     def leaks(self, name: str) -> bool:
         return self.leak and self._leaked(name)
 
@@ -224,6 +231,15 @@ class Plan(BaseModel):
             "seed": seed,
             "results": self.version,
         }
+
+
+def is_reference(name: str) -> bool:
+    """Whether clients of this method train alone.
+
+    >>> [is_reference(name) for name in ("standalone", "standalone(sgd=true)", "converged", "fedavg")]
+    [True, True, True, False]
+    """
+    return name.startswith((REFERENCE, CONVERGED))
 
 
 def everything() -> list[str]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from fedakd.audit import Audit
+from fedakd.convergence import Convergence, convergence, mean_curve, score_curve
 from fedakd.experiment import Cell
 from fedakd.fairness import Fairness, Spread, assess, over_seeds
 from fedakd.intervals import Paired
 from fedakd.methods import METHODS
-from fedakd.plan import REFERENCE, Plan
+from fedakd.plan import CONVERGED, REFERENCE, SGD_REFERENCE, Plan, Reference, is_reference
 from fedakd.verdict import verdict
+
+UNKNOWN_CONVERGENCE = Convergence("not known", math.nan, 0)
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Row:
     view: str
     judged: bool  # the view the method is judged by
     seeds: list[int]
-    per_seed: list[Fairness]
+    per_seed: list[Fairness]  # gains are against the reference of the plan, CF against the equal budget
     accuracies: list[list[float]]  # one list a seed, one number a client
     rounds: list[int]
     gradients: list[int]  # sample-gradients of the whole run, one a seed
@@ -38,6 +41,9 @@ class Row:
     failures: list[str]
     stopped: list[str]
     notices: list[str]
+    convergence: Convergence = UNKNOWN_CONVERGENCE
+    reference: Reference = "equal-budget"  # that gains are against
+    reference_convergence: Convergence = UNKNOWN_CONVERGENCE
 
     @property
     def troubles(self) -> list[str]:
@@ -45,7 +51,7 @@ class Row:
 
     @property
     def label(self) -> str:
-        return named(self.method) if self.method == REFERENCE else f"{named(self.method)} ({self.view})"
+        return named(self.method) if is_reference(self.method) else f"{named(self.method)} ({self.view})"
 
     @property
     def passes(self) -> float:
@@ -67,7 +73,19 @@ class Row:
         trained = [one for one in self.per_seed if one.clients]
         lost = len(self.per_seed) - len(trained)
         remark = f" In {lost} of {len(self.per_seed)} seeds no client could train." if lost else ""
-        return verdict(self.label, trained) + remark
+        if self.method == CONVERGED:
+            return f"{self.label}: a reference: every client alone, for as long as held-out rows gain by it."
+        over = " over training alone to convergence" if self.reference == "converged" else ""
+        return verdict(self.label, trained, unconverged=self.unconverged, over=over) + remark
+
+    @property
+    def unconverged(self) -> str | None:
+        """Why there is no verdict yet: this run, or the one it is compared with, was still learning."""
+        if self.convergence.state != "converged":
+            return self.convergence.sentence()
+        if self.reference == "equal-budget" and self.reference_convergence.state != "converged":
+            return f"{named(REFERENCE)}: {self.reference_convergence.sentence()}"
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -77,6 +95,8 @@ class Row:
             "seeds": self.seeds,
             "label": self.label,
             "verdict": self.verdict,
+            "reference": self.reference,
+            "convergence": self.convergence.to_dict(),
             "over_seeds": {name: one.to_dict() for name, one in self.spread.items()},
             "per_seed": [one.to_dict() for one in self.per_seed],
             "accuracies": [[None if math.isnan(one) else one for one in own] for own in self.accuracies],
@@ -102,17 +122,45 @@ def named(text: str) -> str:
     return (method.title or method.__name__) + text[len(name) :]
 
 
-def rows_of(cells: Sequence[Cell], preset: str = "tuned") -> list[Row]:
+def rows_of(cells: Sequence[Cell], preset: str = "tuned", reference: Reference = "equal-budget") -> list[Row]:
     """The rows of a table, in the order of the methods, each with all its views."""
     by_method: dict[str, list[Cell]] = {}
     for cell in cells:
         by_method.setdefault(cell.method, []).append(cell)
-    reference = {cell.seed: cell for cell in by_method[REFERENCE]}
+    references = References(
+        {name: {cell.seed: cell for cell in by_method.get(name, ())} for name in REFERENCES},
+        reference if by_method.get(CONVERGED) else "equal-budget",
+    )
     return [
-        row_of(own, view, view == judged_view(own[0], preset), reference)
+        row_of(own, view, view == judged_view(own[0], preset), references)
         for own in by_method.values()
         for view in views_of(own[0])
     ]
+
+
+REFERENCES = (REFERENCE, CONVERGED, SGD_REFERENCE)
+
+
+@dataclass(frozen=True)
+class References:
+    """The cells of clients that trained alone, by method and seed, and which of them gains are against."""
+
+    cells: dict[str, dict[int, Cell]]
+    first: Reference
+
+    def of(self, name: str, seed: int) -> Cell | None:
+        return self.cells[name].get(seed)
+
+    def compared(self, cell: Cell) -> Cell:
+        """The cell that the gains of this one are against."""
+        converged = self.of(CONVERGED, cell.seed) if self.first == "converged" else None
+        return converged or self.cells[REFERENCE][cell.seed]
+
+
+def reference_row(rows: Sequence[Row]) -> Row:
+    """The row that gains are against."""
+    name = CONVERGED if rows[0].reference == "converged" else REFERENCE
+    return next(row for row in rows if row.method == name)
 
 
 def judged_view(cell: Cell, preset: str) -> str:
@@ -127,13 +175,13 @@ def judged_view(cell: Cell, preset: str) -> str:
     return own[0] if own and cell.evaluation == "global" else views[0]
 
 
-def row_of(cells: list[Cell], view: str, judged: bool, reference: dict[int, Cell]) -> Row:
+def row_of(cells: list[Cell], view: str, judged: bool, references: References) -> Row:
     return Row(
         method=cells[0].method,
         view=view,
         judged=judged,
         seeds=[cell.seed for cell in cells],
-        per_seed=[assessed(cell, view, reference[cell.seed]) for cell in cells],
+        per_seed=[assessed(cell, view, references) for cell in cells],
         accuracies=[accuracies(cell, view) for cell in cells],
         rounds=[len(cell.rounds) for cell in cells],
         gradients=[sum(r.gradients for r in cell.rounds) for cell in cells],
@@ -143,10 +191,40 @@ def row_of(cells: list[Cell], view: str, judged: bool, reference: dict[int, Cell
         failures=[f"seed {c.seed}: {why}" for c in cells for r in c.rounds for why in r.failures.values()],
         stopped=[f"seed {c.seed}: {c.stopped}" for c in cells if c.stopped],
         notices=[f"seed {c.seed}: {notice}" for c in cells for notice in c.notices],
+        convergence=converged(cells, view),
+        reference=references.first,
+        reference_convergence=converged(list(references.cells[REFERENCE].values()), "personal"),
     )
 
 
-def assessed(cell: Cell, view: str, reference: Cell) -> Fairness:
+def converged(cells: Sequence[Cell], view: str) -> Convergence:
+    """Whether the clients' mean accuracy has stopped rising, over all seeds.
+
+    The reference `converged` stops by itself, where its held-out rows no longer gain.
+    """
+    if cells[0].method.startswith(CONVERGED):
+        return Convergence("converged", 0.0, 0)
+    curve = mean_curve([score_curve(cell.rounds, view) for cell in cells])
+    return convergence(curve, min(len(cell.rounds) for cell in cells))
+
+
+def assessed(cell: Cell, view: str, references: References) -> Fairness:
+    """The fairness of one run, its gains against the first reference and against every other there is."""
+    first, usual = references.compared(cell), references.cells[REFERENCE][cell.seed]
+    run = against(cell, view, first)
+    budget = run if first is usual else against(cell, view, usual)
+    run = replace(run, budget_gain=budget.mean_gain, budget_worse_off=budget.worse_off)
+    order = {name: getattr(budget, name) for name in ("cf", "cf_low", "cf_high", "spearman")}
+    if alone := references.of(CONVERGED, cell.seed):
+        second = run if first is alone else against(cell, view, alone)
+        order["converged_cf"] = second.cf
+        run = replace(run, converged_gain=second.mean_gain, converged_worse_off=second.worse_off)
+    if alone := references.of(SGD_REFERENCE, cell.seed):
+        run = replace(run, sgd_gain=against(cell, view, alone).mean_gain)
+    return replace(run, **order)
+
+
+def against(cell: Cell, view: str, reference: Cell) -> Fairness:
     """The fairness of one run; if nobody has an accuracy there is none, and without a reference no gains."""
     after, before = accuracies(cell, view), accuracies(reference, "personal")
     if all(map(math.isnan, after)):

@@ -9,8 +9,8 @@ from statistics import fmean, median, stdev
 from fedakd.audit import LEGEND, Audit, blocks
 from fedakd.experiment import Cell
 from fedakd.fairness import Fairness, Spread
-from fedakd.plan import REFERENCE, Plan
-from fedakd.summary import Row, named, shifted
+from fedakd.plan import CONVERGED, REFERENCE, Plan, is_reference
+from fedakd.summary import Row, named, reference_row, shifted
 
 ACCURACY = ("method", "average", "max", "min", "gain", "worse off")
 FAIRNESS = ("method", "CF", "95 % interval", "Spearman", "Jain", "Gini")
@@ -20,12 +20,36 @@ FEW = 4  # models whose gains fit beside each other with their intervals
 NOTE = (
     "Accuracies and gains in percentage points, mean ± standard deviation over seeds. CF is 100 times the "
     "Pearson correlation with Standalone, so it is read together with the gains. "
-    "*: of a method's models, the one it is judged by."
+    "*: of a method's models, the one it is judged by. "
+    "~: not converged: the last rounds still gained 0.5 points or more."
 )
 
 
 def starred(row: Row) -> str:
-    return row.label if row.method == REFERENCE or not row.judged else f"{row.label}*"
+    star = "*" if row.judged and not is_reference(row.method) else ""
+    climbing = " ~" if row.convergence.state == "not converged" else ""
+    return f"{row.label}{star}{climbing}"
+
+
+def accuracy_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Accuracies and gains; where both references were trained, gains against either."""
+    first = rows[0].reference
+    headers = [*ACCURACY[:4], "gain" if first == "equal-budget" else "gain over converged", ACCURACY[5]]
+    lines = [accuracy_line(row) for row in rows]
+    if not any(row.method == CONVERGED for row in rows):
+        return headers, lines
+    second = "budget" if first == "converged" else "converged"
+    more = [f"gain over {'equal budget' if second == 'budget' else second}", "worse off"]
+    return [*headers, *more], [line + _second(row, second) for line, row in zip(lines, rows, strict=True)]
+
+
+def _second(row: Row, reference: str) -> list[str]:
+    """The gain over the other reference, and how many clients are worse off by it."""
+    worse = [getattr(run, f"{reference}_worse_off") for run in row.per_seed]
+    if is_reference(row.method) or row.failed or None in worse:
+        return ["", ""]
+    clients = sum(run.clients for run in row.per_seed)
+    return [points(row.spread[f"{reference}_gain"], sign=True), f"{sum(worse)} of {clients}"]
 
 
 def accuracy_line(row: Row) -> list[str]:
@@ -44,7 +68,7 @@ def accuracy_line(row: Row) -> list[str]:
 
 def fairness_line(row: Row) -> list[str]:
     """Means over seeds, as text."""
-    if row.method == REFERENCE or row.failed:
+    if is_reference(row.method) or row.failed:
         return [starred(row), *[""] * 5]
     cf, low, high, rank, jain, gini = (
         row.spread[name].mean for name in ("cf", "cf_low", "cf_high", "spearman", "jain", "gini")
@@ -83,7 +107,7 @@ def cost_of(cells: Sequence[Cell]) -> dict[str, float | None]:
 
 def client_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """What each client gains by joining, the answer to "does it pay for us?": models as columns."""
-    reference, *others = rows
+    reference, others = reference_row(rows), rows[1:]
     cells = [[gain_of(row.per_seed, k) for row in others] for k in range(len(alone(reference)))]
     lines = [[str(k), plain(100 * alone(reference)[k], 1), *own] for k, own in enumerate(cells)]
     return ["client", "alone", *(row.label for row in others)], lines
@@ -91,7 +115,7 @@ def client_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 def client_lines(rows: Sequence[Row], digits: int | None = None) -> tuple[list[str], list[list[str]]]:
     """The same with methods as lines, by the model each is judged by; without digits, with intervals."""
-    reference, *others = rows
+    reference, others = reference_row(rows), rows[1:]
     shown = 1 if digits is None else digits
     levels = ["accuracy alone", *(plain(100 * level, shown) for level in alone(reference))]
     lines = [
@@ -146,7 +170,7 @@ def markdown(
     parts = [
         f"# {plan.title}",
         "\n".join(f"**{warning}**" for warning in [*warnings, *plan.remarks]),
-        markdown_table(ACCURACY, [accuracy_line(row) for row in rows]),
+        markdown_table(*accuracy_table(rows)),
         markdown_table(FAIRNESS, [fairness_line(row) for row in rows]),
         NOTE,
         markdown_table(COST[:-1], [line[:-1] for line in cost_lines(cells)]),

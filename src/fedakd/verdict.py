@@ -24,11 +24,13 @@ def verdict(
     *,
     unconverged: str | None = None,
     passes: tuple[float, float] | None = None,
+    over: str = "",
 ) -> str:
     """What joining does to the clients: gain, losers, order of strength; several seeds are pooled.
 
     `unconverged` says which run or reference has not converged; then the sentence gives the numbers without
     a verdict. `passes` are those over the training rows, joined and alone; they are given where they differ.
+    `over` names a reference other than Standalone with the rounds of the run.
     """
     if not per_seed:
         raise ValueError(f"{method_label}: a verdict needs at least one run, got none")
@@ -38,7 +40,7 @@ def verdict(
     elif not compared:
         body = f"average {_average(per_seed)}; without standalone runs nobody can say whether joining pays"
     else:
-        body = _comparison(compared, unconverged)
+        body = _comparison(compared, unconverged, over)
     return f"{method_label}: {body}{_remarks(per_seed, passes)}."
 
 
@@ -82,24 +84,26 @@ def sample_gain(per_seed: Sequence[Fairness]) -> Interval:
     return client_interval([run.gains for run in per_seed])
 
 
-def _comparison(runs: Sequence[Fairness], unconverged: str | None) -> str:
+def _comparison(runs: Sequence[Fairness], unconverged: str | None, over: str) -> str:
     losers = sum(run.worse_off or 0 for run in runs)
     gain, low, high = pooled_gain(runs)
     if unconverged:
-        numbers = f"{_change(gain)} ({_interval(low, high, runs)}), {_losers(runs, losers)}, CF {_cf(runs)}"
-        return f"no verdict yet: not converged: {unconverged}; so far {numbers}"
+        numbers = (
+            f"{_change(gain)}{over} ({_interval(low, high, runs)}), {_losers(runs, losers)}, CF {_cf(runs)}"
+        )
+        return f"no verdict yet: {unconverged}; so far {numbers}"
     if not any(gain for run in runs for gain in run.gains if not math.isnan(gain)):
         return f"joining changes nothing: every client scores as it does alone; average {_average(runs)}"
     # "but" where the second half speaks against the first: losers after a gain, none after a doubtful one.
     joint = "but" if (low > 0) == (losers > 0) else "and"
-    return f"{_gain(gain, low, high, runs)} {joint} {_losers(runs, losers)}; {_order(runs)}"
+    return f"{_gain(gain, low, high, runs, over)} {joint} {_losers(runs, losers)}; {_order(runs)}"
 
 
-def _gain(gain: float, low: float, high: float, runs: Sequence[Fairness]) -> str:
+def _gain(gain: float, low: float, high: float, runs: Sequence[Fairness], over: str) -> str:
     leads = {"pays": "joining pays", "costs": "joining costs"}
     unclear = "no clear gain" if gain >= 0 else "no clear gain or loss"
     lead = leads.get(class_of(low, high), unclear)
-    return f"{lead}: {_change(gain)} ({_interval(low, high, runs)})"
+    return f"{lead}: {_change(gain)}{over} ({_interval(low, high, runs)})"
 
 
 def _change(gain: float) -> str:

@@ -261,7 +261,7 @@ def _conclude(plan: Plan, folder: RunFolder, cells: list[Cell], watch: Watch, as
     from fedakd.cellfolder import write_json
     from fedakd.wire import write
 
-    rows = summary.rows_of(cells, plan.preset)
+    rows = summary.rows_of(cells, plan.preset, plan.reference)
     seen = (watch.warnings, watch.audits)
     write_json(folder.path / "summary.json", summary.to_dict(plan, rows, *seen))
     write_json(folder.path / "costs.json", tables.costs(cells))  # apart: seconds never repeat
@@ -277,10 +277,11 @@ def _show(plan: Plan, folder: RunFolder, cells: list[Cell], rows: list[Row]) -> 
 
     from fedakd import tables
     from fedakd.cli.catalogue import put
+    from fedakd.convergence import continue_command
 
     console = Console()
     title = f"{plan.title}, {len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
-    put(console, (tables.ACCURACY, [tables.accuracy_line(row) for row in rows]), title=title)
+    put(console, tables.accuracy_table(rows), title=title)
     put(console, (tables.FAIRNESS, [tables.fairness_line(row) for row in rows]))
     put(console, (tables.COST, tables.cost_lines(cells)))
     forms = [tables.client_lines(rows, digits) for digits in (1, 0)]
@@ -290,6 +291,9 @@ def _show(plan: Plan, folder: RunFolder, cells: list[Cell], rows: list[Row]) -> 
     for remark in plan.remarks:
         console.print(f"! {remark}", style="bold", markup=False, highlight=False)
     _verdicts(console, tables.told(rows))
+    if any(row.unconverged for row in rows if row.judged):
+        more = continue_command(folder.path, plan.rounds)
+        console.print(f"Not all runs have converged; go on with: {more}", **PLAIN)
     console.print(f"results: {folder.path}", **PLAIN)
 
 

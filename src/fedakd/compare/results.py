@@ -29,6 +29,9 @@ MEASURES = {  # of `Fairness`, as the tables name them; all but CF are fractions
     "cf": "CF",
     "minimum": "min client accuracy",
     "mean_gain": "mean gain",
+    "budget_gain": "mean gain over training alone for as many rounds",
+    "converged_gain": "mean gain over training alone to convergence",
+    "converged_cf": "CF against training alone to convergence",
 }
 
 
@@ -51,7 +54,7 @@ class Setting:
         """One for each method and view, over the seeds whose reference is done."""
         known = {cell.seed for cell in self.cells if cell.method == REFERENCE}
         cells = [cell for cell in self.cells if cell.seed in known]
-        return rows_of(cells, self.plan.preset) if cells else []
+        return rows_of(cells, self.plan.preset, self.plan.reference) if cells else []
 
     def scores(self, measure: str) -> dict[str, dict[int, float]]:
         """Method -> seed -> the measure of the model it is judged by."""
@@ -62,6 +65,11 @@ class Setting:
             for row in self.rows
             if row.judged
         }
+
+    def unconverged(self, method: str) -> bool:
+        """Whether the clients' mean accuracy still rose in the last rounds of the method."""
+        rows = [row for row in self.rows if row.method == method and row.judged]
+        return any(row.convergence.state == "not converged" for row in rows)
 
     @property
     def superseded(self) -> bool:

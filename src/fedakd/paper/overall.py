@@ -38,7 +38,7 @@ def detectable_of(scores: Sequence[Column], measure: str) -> str:
         for k, column in enumerate(scores)
         for method, own in column.items()
     }
-    unit, per_unit = ("points of CF", 1.0) if measure == "cf" else ("points", 100.0)
+    unit, per_unit = ("points of CF", 1.0) if "cf" in measure else ("points", 100.0)
     others = max(map(len, scores), default=1) - 1
     found = detectable_line(apart, unit, per_unit=per_unit, comparisons=others)
     return f"In one column: {found[0].lower()}{found[1:]}" if len(scores) > 1 else found
@@ -100,7 +100,7 @@ def against_line(scores: Sequence[Column], measure: str) -> str | None:
     found = compared(known, subject)
     if all(math.isnan(one.adjusted) for one in found.values()):
         return None
-    factor = 1 if measure == "cf" else 100
+    factor = 1 if "cf" in measure else 100
     said = ", ".join(_told(method, one, factor) for method, one in found.items())
     pairs = max(one.n for one in found.values())
     some = any(one.better or one.worse for one in found.values())

@@ -16,7 +16,7 @@ from fedakd.fairness import Spread
 from fedakd.paper.overall import notes_of
 from fedakd.paper.published import BOLD, TITLES, Published, published
 from fedakd.paper.views import BETWEEN, of_view, other_views, titled
-from fedakd.plan import REFERENCE
+from fedakd.plan import CONVERGED, REFERENCE, is_reference
 from fedakd.summary import named
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MOST_TOLD = 5
 PAPER_MEASURES = ("maximum", "average", "cf")
+AGAINST_BOTH = ("budget_gain", "converged_gain", "converged_cf")  # where both references were trained
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Entry:
 
     ours: Standing | None = None
     published: Spread | None = None
+    unconverged: bool = False  # the mean accuracy of this method still rose in its last rounds
 
     @property
     def difference(self) -> float:
@@ -68,7 +70,7 @@ class SubTable:
 
     @property
     def title(self) -> str:
-        unit = {"cf": "", "mean_gain": " (points)"}.get(self.measure, " (%)")
+        unit = "" if "cf" in self.measure else " (points)" if "gain" in self.measure else " (%)"
         what = f"{MEASURES[self.measure]}{unit}"
         return f"{TITLES[self.table]}, {what}" if self.table in TITLES else f"{what[0].upper()}{what[1:]}"
 
@@ -80,7 +82,7 @@ class SubTable:
     @property
     def factor(self) -> int:
         """From the measure's own unit to points."""
-        return 1 if self.measure == "cf" else 100
+        return 1 if "cf" in self.measure else 100
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -108,6 +110,8 @@ def subtables(
         if measure not in MEASURES:
             raise PlanError(unknown("measure", measure, MEASURES))
     known = published(table) if table in TITLES else Published(table, {})
+    if any(CONVERGED in setting.plan.methods for setting in results.settings):
+        measures = (*measures, *AGAINST_BOTH)
     return [_subtable(results, known, measure, seed) for measure in measures]
 
 
@@ -117,13 +121,17 @@ def _subtable(results: Results, known: Published, measure: str, seed: int) -> Su
     columns, methods = columns_of(results.settings), methods_of(results.settings, measure)
     scores = [scores_of(setting, measure) for setting in results.settings]
     places = [
-        standings(own, rng=np.random.default_rng(seed), exclude=setting.plan.spoiled)
+        standings(own, rng=np.random.default_rng(seed), exclude=setting.plan.not_competing)
         for own, setting in zip(scores, results.settings, strict=True)
     ]
     rows = {
         method: tuple(
-            Entry(ours.get(method), known.value(measure, column.dataset, column.partition, method))
-            for ours, column in zip(places, columns, strict=True)
+            Entry(
+                ours.get(method),
+                known.value(measure, column.dataset, column.partition, method),
+                setting.unconverged(method),
+            )
+            for ours, column, setting in zip(places, columns, results.settings, strict=True)
         )
         for method in methods
     }
@@ -131,7 +139,9 @@ def _subtable(results: Results, known: Published, measure: str, seed: int) -> Su
         line: tuple(beside(setting, line, measure, seed) for setting in results.settings)
         for line in other_views(results.settings)
     }
-    competing = [without(own, one.plan.spoiled) for own, one in zip(scores, results.settings, strict=True)]
+    competing = [
+        without(own, one.plan.not_competing) for own, one in zip(scores, results.settings, strict=True)
+    ]
     leaky = frozenset(name for setting in results.settings for name in setting.plan.spoiled)
     found = SubTable(known.table, measure, columns, rows, tuple(notes_of(competing, measure)), leaky)
     return replace(found, notes=(*found.notes, *remarks_on(found, results.settings, known)))
@@ -167,10 +177,10 @@ def _differs(field: str, plans: Sequence[object]) -> bool:
 
 
 def methods_of(settings: Sequence[Setting], measure: str) -> list[str]:
-    """In the order of the plans; the reference's CF is 100 by definition, and its gain 0."""
-    hidden = {REFERENCE} if measure in ("cf", "mean_gain") else set()
+    """In the order of the plans; clients that train alone have no CF and no gain by joining."""
     asked = dict.fromkeys(method for setting in settings for method in setting.plan.methods)
-    return [method for method in asked if method not in hidden]
+    against = "cf" in measure or "gain" in measure
+    return [method for method in asked if not (against and is_reference(method))]
 
 
 def scores_of(setting: Setting, measure: str) -> dict[str, dict[int, float]]:

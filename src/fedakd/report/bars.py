@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from fedakd.compare.results import Setting
 from fedakd.fairness import Spread
-from fedakd.plan import REFERENCE
+from fedakd.plan import is_reference
 from fedakd.report.charts import (
     BOTTOM,
     RIGHT,
@@ -51,7 +51,7 @@ class Bar:
 
 def gains(setting: Setting, drawn: Mapping[str, Look], name: str) -> list[Chart]:
     """Mean gain and CF of the model each method is judged by."""
-    others = [row for row in setting.rows if row.judged and row.method != REFERENCE]
+    others = [row for row in setting.rows if row.judged and not is_reference(row.method)]
     if not others:
         return []
     pay = [Bar(row.label, drawn[row.method], *(100 * one for one in gain(row))) for row in others]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fedakd.compare.results import Setting
 from fedakd.fairness import ROUNDING
 from fedakd.paper.overall import SUBJECT
-from fedakd.plan import REFERENCE
+from fedakd.plan import is_reference
 from fedakd.report.audit import divergence, train_rows
 from fedakd.report.charts import Chart
 from fedakd.report.correlation import cf_of, of_seeds, told
@@ -17,7 +17,7 @@ from fedakd.report.dumbbell import Pair, dumbbell
 from fedakd.report.scatter import Point, scatter
 from fedakd.report.table import Entry, Table, number
 from fedakd.report.tables import mean_of
-from fedakd.summary import Row
+from fedakd.summary import Row, reference_row
 
 NOBODY = "No client has an accuracy alone and after joining: there is nothing to draw."
 INFINITE = "the shift of every client is infinite, as its rows span fewer dimensions than the pool"
@@ -57,14 +57,14 @@ class Panel:
 
 def panels(setting: Setting, name: str) -> list[Panel]:
     """The first is what is shown until another is chosen."""
-    others = [row for row in setting.rows if row.judged and row.method != REFERENCE]
+    others = [row for row in setting.rows if row.judged and not is_reference(row.method)]
     numbered = sorted(enumerate(others), key=lambda one: one[1].method.split("(")[0] != SUBJECT)
     return [panel(row, clients_of(setting, row), f"{name}-m{at}") for at, row in numbered]
 
 
 def clients_of(setting: Setting, row: Row) -> list[Client]:
     """Every client in every seed, as stored."""
-    reference = next(one for one in setting.rows if one.method == REFERENCE)
+    reference = reference_row(setting.rows)
     alone = dict(zip(reference.seeds, reference.accuracies, strict=True))
     return [
         _client(setting, row, place, client, alone[seed][client])

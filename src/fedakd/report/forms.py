@@ -14,7 +14,7 @@ from fedakd.fairness import Spread
 from fedakd.paper import forms as paper
 from fedakd.paper.latex import escaped, floated, header
 from fedakd.paper.latex import latex as paper_latex
-from fedakd.plan import REFERENCE
+from fedakd.plan import is_reference
 from fedakd.report import tables
 from fedakd.report.cautions import alarms, all_alarms, notes
 from fedakd.report.page import settings_of
@@ -196,7 +196,7 @@ def _numbers(row: Row) -> dict[str, object]:
     found |= {"cf_low": _known(spread["cf_low"].mean), "cf_high": _known(spread["cf_high"].mean)}
     names = ("gain", "gain_low", "gain_high", "sample_gain_low", "sample_gain_high")
     ends = dict(zip(names, map(_known, (*tables.gain(row), *tables.sample(row))), strict=True))
-    compared = [one for one in row.per_seed if one.worse_off is not None and row.method != REFERENCE]
+    compared = [one for one in row.per_seed if one.worse_off is not None and not is_reference(row.method)]
     worse = sum(one.worse_off or 0 for one in compared) if compared else ""
     return {**found, **ends, "worse_off": worse, "client_results": sum(one.clients for one in row.per_seed)}
 

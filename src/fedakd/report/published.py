@@ -57,7 +57,7 @@ def overall(settings: Sequence[Setting], measures: Sequence[str]) -> list[str]:
 
 
 def _competing(setting: Setting, measure: str) -> dict[str, dict[int, float]]:
-    hidden = setting.plan.spoiled
+    hidden = setting.plan.not_competing
     return {name: own for name, own in scores_of(setting, measure).items() if name not in hidden}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from fedakd.compare.results import MEASURES, Setting
-from fedakd.plan import REFERENCE
+from fedakd.plan import is_reference
 from fedakd.report.standing import competing
 from fedakd.report.tables import OVERVIEW, gain
 from fedakd.summary import Row, named
@@ -45,8 +45,13 @@ def _verdict(row: Row, leaky: bool) -> Verdict:
 
 
 def _tone(row: Row) -> str:
-    reached = class_of(*gain(row)[1:])
-    return "" if reached == "unclear" else reached
+    reached = reached_by(row)
+    return "" if reached in ("unclear", "not converged") else reached
+
+
+def reached_by(row: Row) -> str:
+    """Whether joining pays, costs, is unclear, or cannot be judged before the runs have converged."""
+    return "not converged" if row.unconverged else class_of(*gain(row)[1:])
 
 
 @dataclass(frozen=True)
@@ -62,11 +67,14 @@ class Balance:
 
     @property
     def pays(self) -> int:
-        return sum(class_of(low, high) == "pays" for _, low, high in self.gains)
+        return self.count("pays")
 
     @property
     def costs(self) -> int:
-        return sum(class_of(low, high) == "costs" for _, low, high in self.gains)
+        return self.count("costs")
+
+    def count(self, reached: str) -> int:
+        return sum(reached_by(row) == reached for row in self.rows)
 
     @property
     def merit(self) -> tuple[float, float]:
@@ -77,7 +85,7 @@ class Balance:
 def balances(settings: Sequence[Setting]) -> list[Balance]:
     """Of the methods that give evidence, those with which joining pays most often first."""
     rows = [row for one in settings for row in one.rows if row.judged and not one.plan.spoils(row.method)]
-    methods = dict.fromkeys(row.method for row in rows if row.method != REFERENCE)
+    methods = dict.fromkeys(row.method for row in rows if not is_reference(row.method))
     found = [Balance(method, tuple(row for row in rows if row.method == method)) for method in methods]
     return sorted(found, key=lambda one: one.merit, reverse=True)
 
@@ -87,7 +95,9 @@ def headline(settings: Sequence[Setting]) -> str:
     found = balances(settings)
     most = max((one.pays for one in found), default=0)
     if not most:
-        return f"With no method joining clearly pays in any of the {len(settings)} settings."
+        early = sum(one.count("not converged") for one in found)
+        why = "; many runs have not converged" if early else ""
+        return f"With no method joining clearly pays in any of the {len(settings)} settings{why}."
     who = _and([named(one.method) for one in found if one.pays == most])
     everywhere = f"every one of the {len(settings)} settings"
     where = (
@@ -108,10 +118,11 @@ def across(settings: Sequence[Setting]) -> list[Verdict]:
 
 
 def _across(one: Balance) -> Verdict:
-    settings, unclear = len(one.rows), len(one.rows) - one.pays - one.costs
+    settings, unclear, open_ = len(one.rows), one.count("unclear"), one.count("not converged")
     told = [f"joining pays in {one.pays} of {settings} setting{'s' if settings != 1 else ''}"]
     told += [f"costs in {one.costs}"] if one.costs else []
     told += [f"unclear in {unclear}"] if unclear else []
+    told += [f"no verdict in {open_}, where a run has not converged"] if open_ else []
     tone = "pays" if one.pays == settings else "costs" if one.costs and not one.pays else ""
     return Verdict(named(one.method), f"{', '.join(told)}; {_range(one.gains)}{_losers(one.rows)}.", tone)
 

@@ -11,7 +11,13 @@ from fedakd.report.table import BEST, TIE
 if TYPE_CHECKING:
     from fedakd.ranking import Place
 
-AGAINST_REFERENCE = ("cf", "mean_gain")  # Standalone compared with itself is no competitor
+AGAINST_REFERENCE = (
+    "cf",
+    "mean_gain",
+    "budget_gain",
+    "converged_gain",
+    "converged_cf",
+)  # Standalone compared with itself is no competitor
 SHOWN = {"best": BEST, "tied": TIE}
 NO_PLACE = ("excluded", "unknown")
 
@@ -36,13 +42,13 @@ def competing(setting: Setting, measure: str) -> dict[str, Place]:
 def no_competitors(setting: Setting, measure: str) -> list[str]:
     """Who is shown beside the others only: the reference where it is the measure, and who trains on tests."""
     reference = [REFERENCE] if measure in AGAINST_REFERENCE else []
-    return [*reference, *setting.plan.spoiled]
+    return [*reference, *setting.plan.not_competing]
 
 
 def detectable(setting: Setting) -> str:
     """What differences between methods these seeds could have shown."""
     from fedakd.statistics import detectable_line
 
-    hidden = setting.plan.spoiled
+    hidden = setting.plan.not_competing
     found = detectable_line(setting.scores("average"), "points", per_unit=100, exclude=hidden)
     return f"Average accuracy: {found}"

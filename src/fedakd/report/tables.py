@@ -10,10 +10,10 @@ from statistics import fmean
 from fedakd.compare.results import MEASURES, Setting
 from fedakd.fairness import Spread
 from fedakd.intervals import UNKNOWN, Interval
-from fedakd.plan import REFERENCE
+from fedakd.plan import is_reference
 from fedakd.report.standing import places
 from fedakd.report.table import Entry, Table, number
-from fedakd.summary import Row, named
+from fedakd.summary import Row, named, reference_row
 from fedakd.tables import costs, points, starred
 from fedakd.verdict import pooled_gain, sample_gain
 
@@ -80,7 +80,7 @@ def _column(setting: Setting, measure: str) -> dict[str, Entry]:
 
 def _measured(row: Row, spreads: dict[str, Spread], measure: str) -> Entry:
     """Standalone against itself gains nothing and keeps its own order: that is no result."""
-    if row.method == REFERENCE and measure in ("cf", "mean_gain"):
+    if is_reference(row.method) and ("cf" in measure or "gain" in measure):
         return Entry("")
     spread = spreads[measure]
     if math.isnan(spread.mean):
@@ -113,7 +113,7 @@ def accuracy(setting: Setting, name: str) -> Table:
 def _accuracy_row(row: Row, marked: dict[str, dict[str, str]]) -> tuple[Entry, ...]:
     spreads = row.spread
     levels = [_marked(row, spreads, one, marked) for one in ("average", "maximum", "minimum")]
-    if row.method == REFERENCE or row.failed:
+    if is_reference(row.method) or row.failed:
         return (*levels, *[Entry("")] * 4)
     ends = gain(row)[1:], sample(row)
     compared = [one for one in row.per_seed if one.worse_off is not None]
@@ -149,7 +149,7 @@ def _interval(low: float, high: float, digits: int = 1) -> Entry:
 
 def fairness(setting: Setting, name: str) -> Table:
     marked = {"cf": places(setting, "cf")}
-    others = [row for row in setting.rows if row.method != REFERENCE]
+    others = [row for row in setting.rows if not is_reference(row.method)]
     rows = tuple((titled(setting, row), *_fairness_row(row, marked)) for row in others)
     headers = ("method", "CF", "95 % interval of one seed", "Spearman", "Jain", "Gini")
     note = (
@@ -195,8 +195,8 @@ def cost(setting: Setting, name: str) -> Table:
 def clients(setting: Setting, name: str) -> Table:
     """What each client gains, one column a method: the answer to "does it pay for us?"."""
     judged = [row for row in setting.rows if row.judged]
-    alone = next(row for row in judged if row.method == REFERENCE)
-    others = [row for row in judged if row.method != REFERENCE]
+    alone = reference_row(judged)
+    others = [row for row in judged if not is_reference(row.method)]
     rows = tuple(
         (
             Entry(str(k), k),
