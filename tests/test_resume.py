@@ -72,7 +72,7 @@ def test_a_stored_leak_fails_the_run(whole, tmp_path):
     unfinished(whole, tmp_path / "run")
     (path,) = (tmp_path / "run").glob("federation-seed0-*.safetensors")
     rows = wire.loads(path.read_bytes()[:-SEAL])
-    rows["test"]["0"][0] = rows["train"]["0"][0]
+    rows["global_test"][0] = rows["train"]["0"][0]
     data = wire.dumps(rows)
     path.write_bytes(data + hashlib.sha256(data).digest())
     with pytest.raises(PartitionError, match="share"):
