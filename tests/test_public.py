@@ -120,7 +120,7 @@ LAYERS = [
     {"wire", "training", "fitting", "verdict", "statistics", "ranking", "partition", "models", "data"},
     {"activations", "features"},
     {"method", "federation", "audit"},
-    {"released"},
+    {"released", "judged"},
     {"methods", "engine"},
     {"rounds"},
     {"simulation", "plan", "testing"},

@@ -49,6 +49,8 @@ def published(results: Results, dataset: str = "fashion-mnist") -> Results:
 def many(count: int, datasets: tuple[str, ...] = ("digits",)) -> Results:
     """As many settings, all alike but for their names."""
     setting = made(CLEAR)
+    first = setting.plan.model_copy(update={"partition": "ics(2)"})  # a column of the paper
+    setting = replace(setting, plan=first)
     names = [
         {"partition": f"ics({k}, mode=ratio)", "dataset": datasets[k * len(datasets) // count]}
         for k in range(1, count)

@@ -74,11 +74,11 @@ def test_nobody_is_called_best_for_want_of_seeds():
     both = winners([made(NEAR), made(NEAR)])
     assert both[0] == (
         "Average client accuracy: nobody is shown to be best in any of 2 settings. Shown to be worse than "
-        "the largest: Standalone in digits, ics(2); Standalone in digits, ics(2)."
+        "the largest: Standalone in digits, ics(1); Standalone in digits, ics(1)."
     )
     best = winners([made(NEAR), made(CLEAR)])[0]
     assert (
-        "FedAKD is best of the 3 that compete in digits, ics(2); nobody is shown to be best in the other one."
+        "FedAKD is best of the 3 that compete in digits, ics(1); nobody is shown to be best in the other one."
         in best
     )
     assert winners([made({name: own[:1] for name, own in CLEAR.items()})]) == []
@@ -139,7 +139,7 @@ def figure(tmp_path: Path) -> Results:
 def test_a_figure_of_the_paper_is_in_its_page_with_its_correlations_in_words(figure):
     (found,) = pictures(figure)
     assert base64.b64decode(found.source.partition("base64,")[2]).startswith(b"<svg")
-    assert [line.partition(" = ")[0] for line in correlations(figure)] == ["digits, ics(2), FedAvg: r"]
+    assert [line.partition(" = ")[0] for line in correlations(figure)] == ["digits, ics(1), FedAvg: r"]
     page = Page(report.html(figure))
     assert [tag.attributes["alt"] for tag in page.all("img")] == ["Figure 1; its numbers are in figure1.csv"]
     assert correlations(figure)[0] in " ".join(tag.text for tag in page.all("li"))
