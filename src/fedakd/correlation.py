@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 
 import numpy as np
 
@@ -36,7 +37,21 @@ def spearman(standalone: Values, federated: Values) -> float:
 def cf_interval(
     standalone: Values, federated: Values, *, rng: np.random.Generator, draws: int = 2000, level: float = 0.95
 ) -> Interval:
-    """Percentile bootstrap of CF over clients; nan for fewer than 5, or if most resamples are constant."""
+    """The wider of a percentile bootstrap over clients and Fisher's interval, end by end.
+
+    Alone, either falls short somewhere: the bootstrap covered 89.9 % with 5 clients and a CF of 95, Fisher's
+    80 % with 50 clients of skewed accuracies. nan below 5 clients, or if most resamples are constant.
+    """
+    low, high = _bootstrap(standalone, federated, rng, draws, level)
+    if math.isnan(low):
+        return UNKNOWN
+    fisher_low, fisher_high = _fisher(cf_coefficient(standalone, federated), len(standalone), level)
+    return min(low, fisher_low), max(high, fisher_high)
+
+
+def _bootstrap(
+    standalone: Values, federated: Values, rng: np.random.Generator, draws: int, level: float
+) -> Interval:
     before, after = as_pair(standalone, federated)
     clients = len(before)
     if clients < FEWEST_CLIENTS or math.isnan(cf_coefficient(standalone, federated)):
@@ -47,6 +62,14 @@ def cf_interval(
     defined = cf[np.isfinite(cf)]
     # Ends taken from a minority of the resamples would describe those, not CF.
     return bootstrap_ends(defined, clients, level) if 2 * len(defined) >= draws else UNKNOWN
+
+
+def _fisher(cf: float, clients: int, level: float) -> Interval:
+    """By Fisher's z, normal with variance 1 / (clients - 3); clients on a line have no width."""
+    if abs(cf) == 100:
+        return cf, cf
+    z, half = math.atanh(cf / 100), NormalDist().inv_cdf(0.5 + level / 2) / math.sqrt(clients - 3)
+    return 100 * math.tanh(z - half), 100 * math.tanh(z + half)
 
 
 def as_pair(standalone: Values, federated: Values) -> tuple[Array, Array]:
