@@ -73,7 +73,7 @@ class CFFL(Judging):
     presets: ClassVar = {
         name: {
             **{"upload": 0.5, "clip": 5.0, "clip_by": "norm", "alpha": 1.0, "growing": False, "memory": 0.5},
-            **{"sharpen": "before", "expel": 0.05, "expel_by": "constant", "aggregate": "mean"},
+            **{"sharpen": "before", "expel": 0.05, "expel_by": "constant"},
         }
         for name in ("paper", "released")
     }
