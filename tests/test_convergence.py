@@ -19,7 +19,13 @@ from fedakd.convergence import (
     score_curve,
     slope,
 )
+from fedakd.data import load
+from fedakd.federation import federate
+from fedakd.methods.fedavg import FedAvg
+from fedakd.models import factory
 from fedakd.rounds import Round, is_judged
+from fedakd.simulation import simulate
+from fedakd.training import Recipe, Task
 
 SCORES = st.floats(0, 1, allow_nan=False)
 
@@ -119,3 +125,18 @@ def test_the_sentences():
     assert "not known" in Convergence("not known", math.nan, 0).sentence()
     assert Convergence("converged", 0.001, 5).sentence(command).endswith("by +0.1 points")
     assert "unstable: the last 5 rounds lost 3.0 points" in Convergence("converged", -0.03, 5).sentence()
+
+
+def test_five_rounds_on_digits_have_not_converged_and_sixty_have():
+    dataset, curves = load("digits"), []
+    task = Task(factory("linear", dataset.shape, dataset.classes))
+    recipe = Recipe(lr=0.02, optimizer="adam")
+    for seed in range(3):
+        federation = federate(dataset, "pow", 5, seed=seed)
+        result = simulate(FedAvg(), federation, task, recipe, rounds=60, seed=seed, workers=0)
+        curves.append(score_curve(result.rounds, "global"))
+    curve = mean_curve(curves)
+    assert len(curve) == 60
+    assert convergence(curve[:5], 5).state == "not converged"
+    assert convergence(curve[:3], 3).state == "not known"
+    assert convergence(curve, 60).state == "converged"
