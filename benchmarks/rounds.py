@@ -33,7 +33,7 @@ from fedakd.engine.processes import Processes
 from fedakd.engine.serial import Serial
 from fedakd.examples import Examples
 from fedakd.method import ClientInfo, Server
-from fedakd.methods import ABLATIONS, METHODS
+from fedakd.methods import METHODS, of_the_paper
 from fedakd.models import factory
 from fedakd.partition import power_law
 from fedakd.rounds import Messages
@@ -98,7 +98,7 @@ def methods(args: argparse.Namespace) -> dict[str, Any]:
     )
     spec = Spec(METHODS["fedavg"], Task(factory("cnn", (1, 28, 28), 10)), RECIPE, 0, clients)
     fedavg = Ours(spec, lambda s: Processes(s, cores()))
-    for name in [name for name in METHODS if name not in ABLATIONS and name != "fedavg"]:
+    for name in [name for name in of_the_paper() if name != "fedavg"]:
         ours = Ours(replace(spec, method=METHODS[name]), lambda s: Processes(s, cores()), validation)
         seconds = interleaved({"fedavg": fedavg.round, name: ours.round}, args.repeats)
         ours.engine.close()

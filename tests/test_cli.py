@@ -91,7 +91,7 @@ def test_one_method_is_shown_in_full():
 @pytest.mark.parametrize(
     ("command", "names"),
     [
-        ("methods", THIRTEEN | {"fedakd-all-data", "fedakd-single-dist", "fedakd-correct-agg"}),
+        ("methods", THIRTEEN | {"converged", "fedakd-all-data", "fedakd-single-dist", "fedakd-correct-agg"}),
         ("partitions", {"iid", "pow", "bcs", "ics", "cla", "dir", "group"}),
         ("datasets", {"digits", "fashion-mnist", "cifar10"}),
     ],

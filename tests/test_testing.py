@@ -20,11 +20,11 @@ import faulty_methods as faulty
 from fedakd.engine.processes import Workers
 from fedakd.errors import FedakdError
 from fedakd.method import Method
-from fedakd.methods import METHODS
 from fedakd.methods.fedakd import FedAKD
 from fedakd.methods.fedavg import FedAvg
+from fedakd.methods.standalone import Standalone
 from fedakd.testing import CHECKS, ConformanceError, check_method
-from presets import PRESETS
+from presets import METHODS, PRESETS
 
 BY_NAME = {check.name: check for check in CHECKS}
 FAULTS: list[tuple[Method, set[str]]] = [  # each with all the laws it breaks: one, where that is possible
@@ -101,6 +101,12 @@ def three_workers() -> Iterator[Workers]:
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_of_this_package_obey_all_laws(name, three_workers):
     assert check_method(METHODS[name], workers=three_workers) == list(BY_NAME)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [Standalone(restart=True), Standalone(sgd=True)], ids=repr)
+def test_other_references_do_too(method, three_workers):
+    assert check_method(method, workers=three_workers) == list(BY_NAME)
 
 
 @pytest.mark.slow

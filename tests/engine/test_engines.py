@@ -16,11 +16,11 @@ from fedakd.engine.base import ClientError, read_kept
 from fedakd.engine.processes import Processes, WorkerDied, Workers, balanced
 from fedakd.engine.serial import Serial
 from fedakd.examples import Examples
-from fedakd.methods import METHODS
 from fedakd.methods.fedakd import FedAKD
 from fedakd.methods.fedavg import FedAvg
 from fedakd.rounds import Messages, run
 from fedakd.training import Recipe
+from presets import METHODS
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,12 @@ from fedakd.examples import Examples
 from fedakd.experiment import Cell
 from fedakd.federation import federate
 from fedakd.method import Client, Method
-from fedakd.methods import METHODS
 from fedakd.models import factory
 from fedakd.simulation import simulate
 from fedakd.summary import judged_view
 from fedakd.training import Bench, Recipe, Task
 from fedakd.trees import Tree
-from presets import PRESETS
+from presets import METHODS, PRESETS
 
 VECTORS = {  # in updates, and in messages
     "cffl": (("uploaded",), ("reward",)),
@@ -35,7 +34,7 @@ JUDGED = {  # the model each client is judged by: on its own test rows, and on c
     **{name: ("global", "trained") for name in ("fedavg", "fedprox", "scaffold", "feddc", "fedmpr")},
     **{
         name: ("personal", "personal")
-        for name in ("standalone", "cffl", "cgsv", "fedave", "fedsac", "pfedck")
+        for name in ("standalone", "converged", "cffl", "cgsv", "fedave", "fedsac", "pfedck")
     },
     **{name: ("personal", "personal") for name in ("fedas", *(one for one in METHODS if "fedakd" in one))},
 }

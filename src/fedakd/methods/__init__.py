@@ -10,6 +10,7 @@ from fedakd.errors import PlanError, unknown
 from fedakd.method import Method
 from fedakd.methods.cffl import CFFL
 from fedakd.methods.cgsv import CGSV
+from fedakd.methods.converged import Converged
 from fedakd.methods.fedakd import FedAKD
 from fedakd.methods.fedas import FedAS
 from fedakd.methods.fedave import FedAVE
@@ -24,6 +25,7 @@ from fedakd.methods.standalone import Standalone
 
 METHODS: dict[str, Method] = {
     "standalone": Standalone(),
+    "converged": Converged(),
     "fedavg": FedAvg(),
     "fedprox": FedProx(),
     "scaffold": SCAFFOLD(),
@@ -45,8 +47,7 @@ ABLATIONS = {
     "fedakd-single-dist": "ablation: the global model overwrites the local one",
     "fedakd-correct-agg": "ablation: the server weighs by rows classified correctly",
 }
-
-
+CONVERGED = "converged"  # the second reference, which the paper does not have
 PRESETS = ("orig", "paper", "released")
 
 
@@ -87,6 +88,11 @@ def canonical(text: str, preset: str = "orig") -> str:
         spelling.spelled(same[0], known, method, usual=parse(same[0], p), first=f"preset={p}") for p in others
     ]
     return exact or min([plain, *named], key=lambda one: (one.count("="), one))
+
+
+def of_the_paper() -> list[str]:
+    """The paper's thirteen methods: all but the ablations and the second reference."""
+    return [name for name in METHODS if name not in ABLATIONS and name != CONVERGED]
 
 
 def by_preset(name: str) -> dict[str, list[str]]:
