@@ -20,7 +20,8 @@ from fedakd.errors import FedakdError
 from fedakd.examples import Examples
 from fedakd.models import factory
 from fedakd.models.mlp import MLP
-from fedakd.training import Batch, Bench, Diverged, Recipe, Task, batch_sizes, derived_seed
+from fedakd.seeds import derived_seed
+from fedakd.training import Batch, Bench, Diverged, Recipe, Task, batch_sizes
 
 CLASSES = 4
 

@@ -18,7 +18,8 @@ from fedakd.errors import DataError
 from fedakd.examples import Examples
 from fedakd.fitting import Epoch, Training, mean_loss
 from fedakd.models.vae import VAE, divergence, negative_elbo, scaling, train_vae, vae_bench
-from fedakd.training import Batch, seeded
+from fedakd.seeds import seeded
+from fedakd.training import Batch
 from fedakd.trees import Params
 
 DIGITS = data.load("digits")

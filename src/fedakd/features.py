@@ -23,8 +23,9 @@ from fedakd.models import factory
 from fedakd.models.vae import TRAINING, train_vae, vae_bench
 from fedakd.partition import whitening
 from fedakd.partition.contract import Features, Rows
+from fedakd.seeds import derived_seed
 from fedakd.threads import one_blas_thread, one_thread
-from fedakd.training import Bench, Recipe, Task, derived_seed
+from fedakd.training import Bench, Recipe, Task
 from fedakd.trees import Params
 
 FeatureMap = Callable[[Rows], Features]  # (len(rows), M)

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from fedakd import wire
 from fedakd.errors import PlanError
 from fedakd.examples import Examples
+from fedakd.seeds import derived_seed, seeded
 from fedakd.threads import one_thread
-from fedakd.training import Batch, Bench, Loss, derived_seed, loaded, seeded
+from fedakd.training import Batch, Bench, Loss, loaded
 from fedakd.trees import Params, Tree
 
 

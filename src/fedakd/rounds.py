@@ -14,8 +14,8 @@ from fedakd.convergence import last_rounds
 from fedakd.engine.base import Engine, Report
 from fedakd.errors import FedakdError
 from fedakd.method import Method, Server
+from fedakd.seeds import derived_seed
 from fedakd.threads import one_thread
-from fedakd.training import derived_seed
 from fedakd.trees import Params, Tree
 
 Outcomes = dict[str, dict[int, NDArray[np.bool_]]]  # view -> client -> which test rows it gets right

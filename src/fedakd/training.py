@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias, TypedDict, Unpack
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -19,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fedakd.errors import FedakdError
 from fedakd.examples import Examples, take
 from fedakd.optimizers import optimizer, training_only
+from fedakd.seeds import derived_seed, seeded
 from fedakd.trees import Params, Tree, pick
 
 SGD_LR = 0.1  # for methods that need SGD where the recipe says Adam: what SCAFFOLD and FedDC were run with
@@ -243,23 +241,6 @@ def batch_sizes(rows: int, size: int) -> list[int]:
     if len(sizes) > 1 and sizes[-1] == 1 < size:
         sizes[-2:] = [size + 1]
     return sizes
-
-
-def derived_seed(*parts: int | str) -> int:
-    """A seed that depends on every part; equal parts, equal seed, on every machine."""
-    words = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in parts]
-    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> 1)
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Layers that draw random numbers (dropout, initialisation) draw them from this seed."""
-    before = torch.get_rng_state()
-    torch.default_generator.manual_seed(seed)  # torch.manual_seed formats a stack trace for each other device
-    try:
-        yield
-    finally:
-        torch.set_rng_state(before)
 
 
 def keep_statistics(module: nn.Module) -> None:
