@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field
 from typing import Any
 
-from fedakd.errors import FedakdError, unknown
+from fedakd.errors import FedakdError, PlanError, unknown
 
 Value = float | int | bool | str | None
 
@@ -124,3 +124,16 @@ READERS: dict[str, tuple[Callable[[str], Value], str]] = {
     "int | None": (lambda text: None if text == "none" else int(text), "a whole number or none"),
     "bool": (_truth, "true or false"),
 }
+
+
+def numbers_by_name(option: str, texts: Sequence[str]) -> dict[str, int]:
+    """The whole number said for each name.
+
+    >>> numbers_by_name("--method-rounds", ["fedavg=12", "cffl(aggregate=sum)=9"])
+    {'fedavg': 12, 'cffl(aggregate=sum)': 9}
+    """
+    pairs = [text.rpartition("=") for text in texts]
+    for text, (name, _, number) in zip(texts, pairs, strict=True):
+        if not name or not number.strip().isdecimal():
+            raise PlanError(f"{option} must be like fedavg=12, got {text!r}")
+    return {name: int(number) for name, _, number in pairs}

@@ -264,7 +264,8 @@ def test_another_version_of_results_draws_its_own_rows(tmp_path, monkeypatch):
     worked(tmp_path, **FEW)
     monkeypatch.setattr("fedakd.plan.RESULTS", 10**6)
     worked(tmp_path, **FEW)
-    assert len([*tmp_path.glob("federations/*.safetensors")]) == 2
+    assert len([*tmp_path.glob("federations/*.judged.safetensors")]) == 2
+    assert len([*tmp_path.glob("federations/*.safetensors")]) == 4
 
 
 def test_cells_say_what_they_were_made_with(tmp_path):

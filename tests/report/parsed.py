@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 from fedakd.compare.results import Setting
 from fedakd.experiment import Cell
-from fedakd.plan import resolve
+from fedakd.plan import RESULTS, resolve
 from fedakd.rounds import Round
 
 VOID = {"meta", "link", "input", "img", "br"}
@@ -83,19 +83,26 @@ class Page(HTMLParser):
 
 
 def made(levels: dict[str, list[float]], clients: int = 6, **plan) -> Setting:
-    """A setting in which a method's clients score its level, a little apart."""
+    """A setting in which a method's clients score its level, a little apart, in each of four rounds."""
     seeds = tuple(range(len(levels["standalone"])))
     cells = tuple(
-        Cell(name, seed, [_round(own[seed], seed, clients)], 600, (100,) * clients)
+        Cell(
+            name,
+            seed,
+            [_round(number, own[seed], seed, clients) for number in range(1, 5)],
+            600,
+            (100,) * clients,
+            version=RESULTS,
+        )
         for seed in seeds
         for name, own in levels.items()
     )
-    fields = {"methods": tuple(levels), "clients": clients, "rounds": 1, "seeds": seeds, **plan}
+    fields = {"methods": tuple(levels), "clients": clients, "rounds": 4, "seeds": seeds, **plan}
     asked = resolve(dataset="digits", **fields)
     return Setting(asked, cells, {}, {"fedakd": "1"})
 
 
-def _round(level: float, seed: int, clients: int) -> Round:
+def _round(number: int, level: float, seed: int, clients: int) -> Round:
     scores = {k: level + 0.02 * k + 0.001 * ((seed * k) % 3) for k in range(clients)}
     everyone = list(range(clients))
-    return Round(1, everyone, {"personal/accuracy": scores}, None, 600, 1000, 2000, {}, 0.5)
+    return Round(number, everyone, {"personal/accuracy": scores}, None, 600, 1000, 2000, {}, 0.5)

@@ -36,7 +36,8 @@ def with_round(setting: Setting, method: str, **fields: Values) -> Setting:
 
     def changed(cell):
         said = {name: made_of[name](values(cell.seed)) for name, values in fields.items()}
-        return replace(cell, rounds=[replace(cell.rounds[0], **said)]) if cell.method == method else cell
+        last = replace(cell.rounds[-1], **said)
+        return replace(cell, rounds=[*cell.rounds[:-1], last]) if cell.method == method else cell
 
     return replace(setting, cells=tuple(map(changed, setting.cells)))
 
@@ -96,8 +97,8 @@ def test_the_fairness_chart_says_what_the_fairness_table_says(results):
     page = html.unescape(report.html(results))
     rows = [row for row in results.settings[0].rows if row.judged and row.method != "standalone"]
     for at, row in enumerate(rows):
-        cf, low, high = (row.spread[one].mean / 100 for one in ("cf", "cf_low", "cf_high"))
-        own = [one.cf / 100 for one in row.per_seed]
+        cf, low, high = (round(row.spread[one].mean / 100, 2) + 0.0 for one in ("cf", "cf_low", "cf_high"))
+        own = [round(one.cf / 100, 2) + 0.0 for one in row.per_seed]  # no -0.00
         told = re.search(rf'<desc id="s1-m{at}-fairness-told">(.*?)</desc>', page, re.S)[1]
         assert f"mean correlation {cf:.2f} (2 seeds: {min(own):.2f} to {max(own):.2f}); " in told
         assert f"a single seed's 95 % interval, averaged: {low:.2f} to {high:.2f}." in told

@@ -226,8 +226,10 @@ def test_a_leak_is_told_before_everything_else(leaky):
 
 def test_clients_that_failed_and_cells_that_are_missing_are_told_of():
     setting = made(CLEAR)
+    nothing = {"personal/accuracy": dict.fromkeys(range(6), math.nan)}
+    reasons = dict.fromkeys(range(6), "not finite")
     broken = [
-        replace(c, rounds=[replace(c.rounds[0], failures=dict.fromkeys(range(6), "not finite"))])
+        replace(c, rounds=[*c.rounds[:-1], replace(c.rounds[-1], scores=nothing, failures=reasons)])
         if c.method == "fedavg"
         else c
         for c in setting.cells

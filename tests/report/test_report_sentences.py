@@ -43,12 +43,9 @@ def test_one_client_result_is_and_several_are():
     one = made({"standalone": [0.5], "fedavg": [0.6]})
     assert "; 0 of 6 client results are worse off" in across([one])[0].rest
     first, second = one.cells
-    rounds = [
-        replace(
-            second.rounds[0],
-            scores={"personal/accuracy": {**second.rounds[0].scores["personal/accuracy"], 0: 0.1}},
-        )
-    ]
+    last = second.rounds[-1]
+    scores = {"personal/accuracy": {**last.scores["personal/accuracy"], 0: 0.1}}
+    rounds = [*second.rounds[:-1], replace(last, scores=scores)]
     worse = replace(one, cells=(first, replace(second, rounds=rounds)))
     assert "; 1 of 6 client results is worse off" in across([worse])[0].rest
 
@@ -129,7 +126,7 @@ def figure(tmp_path: Path) -> Results:
     shares = [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]
     setting: Setting = made({"standalone": CLEAR["standalone"], "fedavg": CLEAR["fedavg"]})
     cells = tuple(
-        replace(c, rounds=[replace(c.rounds[0], contributions=shares)]) if c.method == "fedavg" else c
+        replace(c, rounds=[replace(c.rounds[-1], contributions=shares)]) if c.method == "fedavg" else c
         for c in setting.cells
     )
     (tmp_path / "figure1.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")

@@ -181,21 +181,11 @@ def run(
 def _choices(options: dict[str, Any]) -> dict[str, Any]:
     """What the options say about the plan, by its fields; the other options are about this call alone."""
     from fedakd.plan import SINGULAR, Plan
+    from fedakd.spelling import numbers_by_name
 
     said = {field: options.get(SINGULAR.get(field, field)) for field in Plan.model_fields}
-    said["method_rounds"] = _by_method(options.get("method_rounds") or []) or None
+    said["method_rounds"] = numbers_by_name("--method-rounds", options.get("method_rounds") or []) or None
     return said | {field: tuple(said[field] or ()) or None for field in SINGULAR}
-
-
-def _by_method(texts: list[str]) -> dict[str, int]:
-    """The rounds of each method out of texts such as `fedavg=12`."""
-    from fedakd.errors import PlanError
-
-    pairs = [text.rpartition("=") for text in texts]
-    for text, (name, _, rounds) in zip(texts, pairs, strict=True):
-        if not name or not rounds.strip().isdecimal():
-            raise PlanError(f"--method-rounds must be like fedavg=12, got {text!r}")
-    return {name: int(rounds) for name, _, rounds in pairs}
 
 
 def _refuse_changes(choices: dict[str, Any], out: Path | None) -> None:
