@@ -107,7 +107,7 @@ LAYERS = [
     {"errors", "threads"},
     {"trees", "examples", "spelling", "optimizers", "fairness", "gaussians", "figures"},
     {"wire", "training", "fitting", "verdict", "statistics", "ranking", "partition", "models", "data"},
-    {"activations", "features"},
+    {"activations", "distillation", "features"},
     {"method", "federation", "audit"},
     {"released"},
     {"methods", "engine"},

@@ -188,7 +188,7 @@ def test_checkpoints_hold_the_server_and_every_client(whole):
     assert set(wire.load(folder / "server.safetensors")) == {"model", "sizes"}
     clients = wire.load(folder / "clients-0.safetensors")
     assert set(clients) == {"0", "1", "2"}
-    assert set(clients["0"]) == {"local", "rounds"}
+    assert set(clients["0"]) == {"local", "moments", "rounds"}
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(whole):
