@@ -25,7 +25,7 @@ PAPER_LR = {"fashion-mnist": 0.001, "cifar10": 0.005}
 OTHER_LR = 0.01  # the paper names no rate for other data
 Reference = Literal["equal-budget", "converged"]
 REFERENCE = "standalone"  # with the rounds and the recipe of the run
-CONVERGED = "converged"  # as long as held-out rows gain by it
+CONVERGED = methods.CONVERGED  # as long as held-out rows gain by it
 SGD_REFERENCE = "standalone(sgd=true)"  # for methods that need plain SGD
 MOST_ROUNDS = 20  # times those of the method that sets the time or the gradients, where these end a run
 ALL = "all"  # the paper's thirteen methods
@@ -108,7 +108,7 @@ class Plan(BaseModel):
         said = [
             *second,
             *filter(None, paced),  # before those that get its time or gradients
-            *(name for one in value for name in (everything() if one.strip().lower() == ALL else [one])),
+            *(name for one in value for name in (methods.of_the_paper() if one.strip().lower() == ALL else [one])),
         ]
         return tuple(dict.fromkeys([REFERENCE, *(methods.canonical(one, settings) for one in said)]))
 
@@ -240,11 +240,6 @@ def is_reference(name: str) -> bool:
     [True, True, True, False]
     """
     return name.startswith((REFERENCE, CONVERGED))
-
-
-def everything() -> list[str]:
-    """The methods of the paper, without the ablations."""
-    return [name for name in methods.METHODS if name not in methods.ABLATIONS]
 
 
 def resolve(preset: str | None = None, **choices: Any) -> Plan:

@@ -35,7 +35,7 @@ def verdict(
     if not per_seed:
         raise ValueError(f"{method_label}: a verdict needs at least one run, got none")
     compared = [run for run in per_seed if run.worse_off is not None]
-    if method_label.lower().startswith("standalone"):
+    if method_label.lower() == "standalone":
         body = f"the reference: every client alone; average {_average(per_seed)}"
     elif not compared:
         body = f"average {_average(per_seed)}; without standalone runs nobody can say whether joining pays"

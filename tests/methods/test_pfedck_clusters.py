@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 import toys
 from fedakd import trees
-from fedakd.methods.pfedck import PFedCK, grouped
+from fedakd.methods.clustering import grouped
+from fedakd.methods.pfedck import PFedCK
 
 
 def by_merging(rows: Tensor, clusters: int) -> set[frozenset[int]]:

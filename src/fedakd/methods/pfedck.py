@@ -12,11 +12,9 @@ cluster gets one and the same I: the mean of the members' models, weighted by th
 Deviations:
 - All numbers are ours, and so is average linkage on 1 - cosine, which needs no seed and parts no equals.
   Changes of nothing are equals too. Without .body there are no features. Statistics of I are averaged, too.
-- An earlier version of this file gave each member its own last I plus the cluster's mean change. Clusters
-  differ from round to round, so models that were once apart never met again, and a mean change was applied to
-  models it had not been computed for. Clusters share one model now.
-- The optimiser of P is kept over the rounds, as that of Standalone is: only its own training changes P. That
-  of I is made anew every round.
+- An earlier version moved each member's own I by the cluster's mean change. Clusters differ from round to
+  round, so models that were once apart never met again: clusters share one model now.
+- The optimiser of P is kept over the rounds, as that of Standalone is; that of I is made anew every round.
 - A client that misses a round keeps the I it was to get, however the others are clustered meanwhile.
 - P and I are equal until somebody shares the client's cluster; as I tells P then, `private` promises nothing.
 """
@@ -29,13 +27,13 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from scipy.cluster.hierarchy import fcluster, linkage
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedakd import trees
 from fedakd.errors import PlanError
 from fedakd.method import Client, Method, Server
+from fedakd.methods.clustering import grouped
 from fedakd.training import Batch
 from fedakd.trees import Params, Tree
 
@@ -68,23 +66,21 @@ class PFedCK(Method):
         changes = torch.stack([self.change(server, state, k, update) for k, update in updates.items()])
         label = dict(zip(updates, grouped(changes, self.clusters), strict=True))
         members = {c: [k for k in updates if label[k] == c] for c in label.values()}
-        models = {str(c): self.mean(state, updates, clients) for c, clients in members.items()}
-        absent = {one.id: int(state["cluster"][one.id]) for one in server.clients if one.id not in updates}
+        models = {
+            str(c): trees.mean((updates[k]["shared"] for k in clients), state["sizes"][clients].tolist())
+            for c, clients in members.items()
+        }
+        absent = {k: int(number) for k, number in enumerate(state["cluster"]) if k not in updates}
         free = len(models) + 1  # the first number that no cluster has
         models |= {str(free + old): state["models"][str(old)] for old in absent.values()}
         label |= {k: free + old for k, old in absent.items()}
-        cluster = torch.tensor([label[one.id] for one in server.clients], dtype=torch.float64)
+        cluster = torch.tensor([label[client.id] for client in server.clients], dtype=torch.float64)
         return {**state, "models": models, "cluster": cluster}
 
     def change(self, server: Server, state: Tree, client: int, update: Tree) -> Tensor:
         """How far the client's training moved the parameters it was sent, in one row."""
         after, before = update["shared"], self.send(state, client)["shared"]
         return trees.vector(trees.sub(server.parameters(after), before)).double()
-
-    def mean(self, state: Tree, updates: Mapping[int, Tree], members: list[int]) -> Params:
-        """The common model of a cluster."""
-        sizes = [float(state["sizes"][k]) for k in members]
-        return trees.mean((updates[k]["shared"] for k in members), sizes)
 
     def client_init(self, client: Client, params: Params) -> Tree:
         return {"personal": params, "moments": {}}
@@ -121,12 +117,3 @@ def seen(module: nn.Module, batch: Batch) -> list[Tensor]:
     body = getattr(module, "body", nn.Identity())
     with body.register_forward_hook(lambda _self, _in, out: features.append(out)):
         return [module(batch.x), *features]
-
-
-def grouped(rows: Tensor, clusters: int) -> list[int]:
-    """The cluster of each row, from 1; rows of zeros have a direction of their own."""
-    if len(rows) == 1:
-        return [1]
-    unit = F.normalize(torch.cat([rows, (rows == 0).all(1, keepdim=True)], dim=1), dim=1, eps=1e-300)
-    tree = linkage((torch.pdist(unit).square() / 2).numpy(), "average")  # |u - v|^2 / 2 = 1 - cosine
-    return fcluster(tree, tree[-clusters, 2] if clusters < len(rows) else 0.0, "distance").tolist()
