@@ -108,7 +108,11 @@ class Plan(BaseModel):
         said = [
             *second,
             *filter(None, paced),  # before those that get its time or gradients
-            *(name for one in value for name in (methods.of_the_paper() if one.strip().lower() == ALL else [one])),
+            *(
+                name
+                for one in value
+                for name in (methods.of_the_paper() if one.strip().lower() == ALL else [one])
+            ),
         ]
         return tuple(dict.fromkeys([REFERENCE, *(methods.canonical(one, settings) for one in said)]))
 
