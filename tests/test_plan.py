@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from fedakd.errors import FedakdError, PartitionError, PlanError
-from fedakd.methods import ABLATIONS, METHODS
+from fedakd.methods import METHODS, of_the_paper
 from fedakd.methods.fedakd import FedAKD
 from fedakd.plan import SETTINGS, fingerprint, resolve
 from fedakd.training import Recipe
@@ -67,7 +67,8 @@ def test_there_is_no_leak_to_close_but_in_released() -> None:
 
 def test_all_are_the_methods_of_the_paper_without_the_ablations():
     plan = resolve(methods=("ALL", "fedakd-all-data"))
-    assert plan.methods == (*(name for name in METHODS if name not in ABLATIONS), "fedakd-all-data")
+    assert plan.methods == (*of_the_paper(), "fedakd-all-data")
+    assert len(of_the_paper()) == 13
 
 
 @pytest.mark.parametrize("preset", ["tuned", "paper", "released"])

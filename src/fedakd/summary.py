@@ -73,8 +73,8 @@ class Row:
         trained = [one for one in self.per_seed if one.clients]
         lost = len(self.per_seed) - len(trained)
         remark = f" In {lost} of {len(self.per_seed)} seeds no client could train." if lost else ""
-        if self.method == CONVERGED:
-            return f"{self.label}: a reference: every client alone, for as long as held-out rows gain by it."
+        if is_reference(self.method) and self.method != REFERENCE:
+            return f"{self.label}: a further reference, in which every client trains alone."
         over = " over training alone to convergence" if self.reference == "converged" else ""
         return verdict(self.label, trained, unconverged=self.unconverged, over=over) + remark
 
