@@ -40,6 +40,7 @@ def blocks(language: str) -> list[tuple[str, str]]:
 COMMANDS = [(name, line) for name, block in blocks("sh") for line in block.strip().splitlines()]
 RUN_ELSEWHERE = (
     "make test",
+    "make test-long",
     "make check",
 )  # these run this test, or stand beside it in continuous integration
 

@@ -38,7 +38,30 @@ def test_the_tables_follow_from_the_cells(folder, tmp_path):
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=named)
-def test_the_command_beside_them_asks_for_them(folder):
+def test_results_of_an_earlier_version_are_marked_and_no_others(folder):
+    marked = "SUPERSEDED" in (folder / "summary.md").read_text()
+    assert marked == any(setting.superseded for setting in read(folder).settings)
+    assert marked == ("SUPERSEDED" in (folder / "report.html").read_text())
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=named)
+def test_no_client_is_judged_on_fewer_effective_rows_than_the_rule_asks(folder):
+    """Of cells of the present version; a request that was forced is marked in its audit."""
+    for setting in read(folder).settings:
+        for audit in setting.audits.values() if not setting.superseded else ():
+            for client in audit["clients"]:
+                shift = client["shift"]
+                needed = min(100, shift["test_size"] / 2) if shift else 0
+                assert client["effective_test_rows"] >= needed or client["few_test_rows"]
+
+
+def test_the_command_beside_results_of_the_present_version_asks_for_them():
+    for folder in FOLDERS:
+        if not any(setting.superseded for setting in read(folder).settings):
+            check_command(folder)
+
+
+def check_command(folder: Path) -> None:
     told = recorded(folder)
     program, group, name, *words = shlex.split(told.command)
     assert (program, group, name) == ("fedakd", "paper", folder.name)
