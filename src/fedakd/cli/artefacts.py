@@ -132,12 +132,27 @@ def _register(app: typer.Typer, name: str) -> None:
         axes = {"datasets": dataset, "partitions": partition, "methods": method}
         changes = {"scale": scale, "rounds": rounds, "seeds": seeds, "preset": preset, "clients": clients}
         asked = plan_of(name, **axes, **changes, judge_every=judge_every, leak=leak)
+        if name in EQUAL_TIME:
+            asked = _at_equal_time(asked, name, out / name, data_dir, quiet)
         options = (shard, workers, parallel, data_dir, quiet, as_json)
         results = carry_out(asked, Way(out / name, out / "store", typed(), name, *options, estimate=True))
         if shard is None:  # a part has not all that is drawn; the parts merged have
             drawn(results)
 
 
+def _at_equal_time(
+    asked: Comparison, name: str, folder: Path, data_dir: Path | None, quiet: bool
+) -> Comparison:
+    from fedakd.compare.pace import at_equal_time
+
+    def say(text: str) -> None:
+        if not quiet:
+            typer.echo(text, err=True)
+
+    return at_equal_time(asked, EQUAL_TIME[name], folder, say, data_dir)
+
+
+EQUAL_TIME = {"table3": "fedakd"}  # commands whose methods get the time of one
 HOW = "What is stored is not computed again, so a command that was stopped goes on where it was."
 PUBLISHED = dict.fromkeys(("table1", "table5"), "Published numbers are shown beside ours. ")
 EXAMPLE = "Example, in a minute or two: fedakd paper {} --dataset digits --partition pow --rounds 2 --seeds 2"

@@ -16,7 +16,7 @@ from fedakd.fairness import Spread
 from fedakd.paper.overall import notes_of
 from fedakd.paper.published import BOLD, TITLES, Published, published
 from fedakd.paper.views import BETWEEN, of_view, other_views, titled
-from fedakd.plan import CONVERGED, REFERENCE, is_reference
+from fedakd.plan import CONVERGED, is_reference
 from fedakd.summary import named
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def remarks_on(table: SubTable, settings: Sequence[Setting], known: Published) -
                 f"though the number of {named(one.method)} is larger."
             )
     for setting in settings:
-        if setting.plan.equal_time:
+        if setting.plan.equal_time or setting.plan.method_rounds:
             yield rounds_line(setting, known)
 
 
@@ -223,5 +223,5 @@ def rounds_line(setting: Setting, known: Published) -> str:
         f"{named(name)} {count:.0f}" + (f" ({found[name]})" if found[name] else "")
         for name, count in counts.items()
     ]
-    timed = named(plan.equal_time or REFERENCE)
-    return f"Rounds in the time of {timed}, {setting.label} (published): {', '.join(said) or 'none yet'}."
+    timed = f" in the time of {named(plan.equal_time)}" if plan.equal_time else ""
+    return f"Rounds{timed}, {setting.label} (published): {', '.join(said) or 'none yet'}."
