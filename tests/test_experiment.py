@@ -273,3 +273,19 @@ def test_a_cells_folder_says_every_field_that_determined_its_numbers(tmp_path):
     told = json.loads(path.read_text())
     assert told["method"] == {"type": "FedProx", "mu": 0.5, "weigh_by": "uniform"}
     assert (told["seed"], told["lr"]) == (0, 0.001)
+
+
+def test_what_is_judged_on_too_few_effective_rows_by_force_is_marked_beside_its_numbers(tmp_path):
+    cells, _ = run_of(tmp_path / "run", partition="ics(8, force=true)", methods=("fedavg",), clients=3)
+    few = cells[0].few_test_rows
+    assert few, "or the request would have been accepted without force"
+    assert all(cells[0].effective_test_rows[k] < 100 for k in few)
+    rows = summary.rows_of(cells)
+    assert all(row.few_test_rows == set(few) for row in rows)
+    _, lines = tables.accuracy_table(rows)
+    assert all(line[0].endswith("!") for line in lines)
+    _, clients = tables.client_table(rows)
+    assert [line[0] for line in clients] == [f"{k}{'!' * (k in few)}" for k in range(3)]
+    mild, _ = run_of(tmp_path / "mild", partition="ics(1)", methods=("fedavg",), clients=3)
+    assert mild[0].few_test_rows == ()
+    assert not any("!" in line[0] for line in tables.accuracy_table(summary.rows_of(mild))[1])

@@ -43,6 +43,7 @@ class Cell:
     notices: tuple[str, ...] = ()
     evaluation: Evaluation = "local"
     effective_test_rows: tuple[float, ...] = ()  # Kish's; none in results before version 4
+    few_test_rows: tuple[int, ...] = ()  # clients with fewer effective ones than the rule asks, by force
     outcomes: Outcomes = field(default_factory=dict, repr=False)  # of the last judged round
     judged: tuple[tuple[Rows, Weights | None], ...] = field(default=(), repr=False)  # test rows and weights
     versions: dict[str, str] = field(default_factory=dict)  # what it was made with
@@ -213,8 +214,10 @@ class Ground:
 def judged_on(federation: Federation) -> dict[str, object]:
     """What a reader of scores must know of the rows."""
     distinct = [len(np.unique(federation.test_rows(k))) for k in range(federation.clients)]
-    effective = [federation.effective_test_rows(k) for k in range(federation.clients)]
-    rows = {"distinct_test_rows": distinct, "effective_test_rows": effective}
+    clients = audit(federation).clients
+    effective = [client.effective_test_rows for client in clients]
+    few = [k for k, client in enumerate(clients) if client.few_test_rows]
+    rows = {"distinct_test_rows": distinct, "effective_test_rows": effective, "few_test_rows": few}
     return {"train_rows": sum(map(len, federation.train)), **rows, "evaluation": federation.evaluation}
 
 
@@ -231,6 +234,7 @@ def stored_cell(store: CellFolder, method: str, seed: int, judged: Path | None =
         train_rows=done["train_rows"],
         distinct_test_rows=tuple(done["distinct_test_rows"]),
         effective_test_rows=tuple(done.get("effective_test_rows", ())),
+        few_test_rows=tuple(done.get("few_test_rows", ())),
         outcomes=store.outcomes(),
         judged=tuple(read_judged(judged)) if judged and judged.exists() else (),
         stopped=done["stopped"],

@@ -44,6 +44,13 @@ class Row:
     convergence: Convergence = UNKNOWN_CONVERGENCE
     reference: Reference = "equal-budget"  # that gains are against
     reference_convergence: Convergence = UNKNOWN_CONVERGENCE
+    few_test_rows: frozenset[int] = frozenset()  # clients judged on too few effective rows in some seed
+
+    @property
+    def marks(self) -> str:
+        """~: not converged; !: clients are judged on fewer effective test rows than the rule asks."""
+        climbing = self.convergence.state == "not converged"
+        return "~" * climbing + "!" * bool(self.few_test_rows)
 
     @property
     def troubles(self) -> list[str]:
@@ -193,6 +200,7 @@ def row_of(cells: list[Cell], view: str, judged: bool, references: References) -
         notices=[f"seed {c.seed}: {notice}" for c in cells for notice in c.notices],
         convergence=converged(cells, view),
         reference=references.first,
+        few_test_rows=frozenset(client for cell in cells for client in cell.few_test_rows),
         reference_convergence=converged(list(references.cells[REFERENCE].values()), "personal"),
     )
 

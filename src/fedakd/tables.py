@@ -21,14 +21,14 @@ NOTE = (
     "Accuracies and gains in percentage points, mean ± standard deviation over seeds. CF is 100 times the "
     "Pearson correlation with Standalone, so it is read together with the gains. "
     "*: of a method's models, the one it is judged by. "
-    "~: not converged: the last rounds still gained 0.5 points or more."
+    "~: not converged: the last rounds still gained 0.5 points or more. "
+    "!: judged on fewer effective test rows than the rule asks, by force."
 )
 
 
 def starred(row: Row) -> str:
     star = "*" if row.judged and not is_reference(row.method) else ""
-    climbing = " ~" if row.convergence.state == "not converged" else ""
-    return f"{row.label}{star}{climbing}"
+    return f"{row.label}{star} {row.marks}".strip()
 
 
 def accuracy_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
@@ -109,7 +109,8 @@ def client_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """What each client gains by joining, the answer to "does it pay for us?": models as columns."""
     reference, others = reference_row(rows), rows[1:]
     cells = [[gain_of(row.per_seed, k) for row in others] for k in range(len(alone(reference)))]
-    lines = [[str(k), plain(100 * alone(reference)[k], 1), *own] for k, own in enumerate(cells)]
+    names = client_names(reference)
+    lines = [[names[k], plain(100 * alone(reference)[k], 1), *own] for k, own in enumerate(cells)]
     return ["client", "alone", *(row.label for row in others)], lines
 
 
@@ -123,7 +124,12 @@ def client_lines(rows: Sequence[Row], digits: int | None = None) -> tuple[list[s
         for row in others
         if row.judged
     ]
-    return ["gain of client", *map(str, range(len(levels) - 1))], [levels, *lines]
+    return ["gain of client", *client_names(reference)], [levels, *lines]
+
+
+def client_names(row: Row) -> list[str]:
+    """The clients by number, with a mark where they are judged on too few effective test rows."""
+    return [f"{k}{'!' * (k in row.few_test_rows)}" for k in range(len(row.accuracies[0]))]
 
 
 def alone(reference: Row) -> list[float]:

@@ -135,7 +135,7 @@ def test_a_failing_client_does_not_end_a_run_in_which_few_take_part():
 
 
 def test_a_last_step_that_leaves_the_finite_is_noticed():
-    spec = toys.spec(FedAvg(), recipe=Recipe(batch_size=64, lr=math.inf), sizes=(9, 7))
+    spec = toys.spec(FedAvg(), recipe=Recipe(batch_size=64, lr=1e300), sizes=(9, 7))
     result = toys.play(spec, rounds=1).result
     assert result.rounds[0].failures[0] == "round 1, client 0, step 1: a parameter is not finite after it"
 

@@ -66,10 +66,9 @@ class Setting:
             if row.judged
         }
 
-    def unconverged(self, method: str) -> bool:
-        """Whether the clients' mean accuracy still rose in the last rounds of the method."""
-        rows = [row for row in self.rows if row.method == method and row.judged]
-        return any(row.convergence.state == "not converged" for row in rows)
+    def marks(self, method: str) -> str:
+        """What a reader must know of a method's numbers: see `Row.marks`."""
+        return next((row.marks for row in self.rows if row.method == method and row.judged), "")
 
     @property
     def superseded(self) -> bool:

@@ -18,8 +18,10 @@ NOTHING = "–"
 # The terminal's tables know a column of numbers by its first letters, and an en dash is none of those.
 NOTHING_TYPED = "-"
 WIDEST = 5  # columns of a block: what fits on 100 characters, or on a page, with results of two lines
-CLIMBING = "~"
-NOT_CONVERGED = "~: not converged: the clients' mean accuracy still rose by 0.5 points or more at the end."
+MARKED = {
+    "~": "~: not converged: the clients' mean accuracy still rose by 0.5 points or more at the end.",
+    "!": "!: clients are judged on fewer effective test rows than the rule asks, by force.",
+}
 MARKS = {"best": "*", "tied": "=", "behind": "<"}
 OURS = "Mean ± standard deviation over seeds"
 BESIDE = f"{OURS}; in brackets the published number, and ours less that."
@@ -57,8 +59,9 @@ def notes(table: SubTable, form: str) -> list[str]:
     untested = (
         [UNTESTED] if marked and any(one.ours and one.ours.place == "excluded" for one in entries) else []
     )
-    climbing = [NOT_CONVERGED] if any(entry.ours and entry.unconverged for entry in entries) else []
-    return [beside, *marked, *untested, *climbing, *unknown, *table.notes]
+    seen = {mark for entry in entries if entry.ours for mark in entry.marks}
+    warned = [text for mark, text in MARKED.items() if mark in seen]
+    return [beside, *marked, *untested, *warned, *unknown, *table.notes]
 
 
 def terminal(table: SubTable) -> list[Block]:
@@ -95,7 +98,7 @@ def _typed(entry: Entry, factor: int, between: str, deviations: bool) -> str:
     if entry.ours:
         mark = MARKS.get(entry.ours.place, "")
         shown = entry.ours if deviations else replace(entry.ours, std=math.nan)
-        ours = f"{spread(shown, factor, 1)}{CLIMBING * entry.unconverged} {mark}".strip()
+        ours = f"{spread(shown, factor, 1)}{entry.marks} {mark}".strip()
     if not entry.published:
         return ours
     return f"{ours}{between}({_scaled(entry.published.mean, factor):.1f}{_change(entry, factor)})"
@@ -118,7 +121,7 @@ def markdown(table: SubTable) -> str:
 
 
 def _marked_down(entry: Entry, factor: int) -> str:
-    ours = spread(entry.ours, factor, 1) + CLIMBING * entry.unconverged if entry.ours else NOTHING
+    ours = spread(entry.ours, factor, 1) + entry.marks if entry.ours else NOTHING
     around = {"best": "**", "tied": "*"}.get(entry.ours.place if entry.ours else "", "")
     return f"{around}{ours}{around}{printed_beside(entry, factor)}"
 

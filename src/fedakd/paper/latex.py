@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fedakd.paper.forms import CLIMBING, cuts_of, notes, printed_beside, spread, title_of
+from fedakd.paper.forms import cuts_of, notes, printed_beside, spread, title_of
 from fedakd.paper.published import TITLES
 from fedakd.paper.tables import Entry, SubTable
 
@@ -84,7 +84,7 @@ def header(text: str) -> str:
 def _set(entry: Entry, factor: int) -> str:
     if not entry.ours:
         return "--"
-    ours = escaped(spread(entry.ours, factor, 1) + CLIMBING * entry.unconverged)
+    ours = escaped(spread(entry.ours, factor, 1) + entry.marks)
     around = {"best": r"\textbf", "tied": r"\underline"}.get(entry.ours.place)
     return f"{around}{{{ours}}}" if around else ours
 

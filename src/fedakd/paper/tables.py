@@ -42,7 +42,7 @@ class Entry:
 
     ours: Standing | None = None
     published: Spread | None = None
-    unconverged: bool = False  # the mean accuracy of this method still rose in its last rounds
+    marks: str = ""  # of the row it comes from: see `Row.marks`
 
     @property
     def difference(self) -> float:
@@ -129,7 +129,7 @@ def _subtable(results: Results, known: Published, measure: str, seed: int) -> Su
             Entry(
                 ours.get(method),
                 known.value(measure, column.dataset, column.partition, method),
-                setting.unconverged(method),
+                setting.marks(method),
             )
             for ours, column, setting in zip(places, columns, results.settings, strict=True)
         )

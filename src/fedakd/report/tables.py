@@ -14,7 +14,7 @@ from fedakd.plan import is_reference
 from fedakd.report.standing import places
 from fedakd.report.table import Entry, Table, number
 from fedakd.summary import Row, named, reference_row
-from fedakd.tables import costs, points, starred
+from fedakd.tables import client_names, costs, points, starred
 from fedakd.verdict import pooled_gain, sample_gain
 
 OVERVIEW = ("average", "maximum", "cf", "mean_gain")
@@ -27,7 +27,9 @@ LEAKING_MARKS = "What has seen its own test rows is marked leaky, and competes w
 POINTS = (
     "Accuracies and gains in percentage points, mean ± standard deviation over seeds. The first interval is "
     "of the mean gain over these clients: over seeds, or with one seed of its draw of test rows alone. The "
-    "second takes the clients as a sample of clients. Neither is corrected for the number of methods."
+    "second takes the clients as a sample of clients. Neither is corrected for the number of methods. "
+    "~: not converged, the last rounds still gained 0.5 points or more; !: judged on fewer effective test "
+    "rows than the rule asks, by force."
 )
 COSTS = {
     "passes": "passes a round",
@@ -199,7 +201,7 @@ def clients(setting: Setting, name: str) -> Table:
     others = [row for row in judged if not is_reference(row.method)]
     rows = tuple(
         (
-            Entry(str(k), k),
+            Entry(client_names(alone)[k], k),
             number(mean_of([own[k] for own in alone.accuracies]), factor=100),
             *(number(client_gain(row, k), factor=100, sign=True) for row in others),
         )
