@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from statistics import fmean
 
 import numpy as np
 import pytest
 
 from fedakd import summary, tables
+from fedakd.correlation import cf_coefficient
 from fedakd.data import load
 from fedakd.drawn import contents, federation_of
 from fedakd.errors import PlanError
@@ -289,3 +291,56 @@ def test_what_is_judged_on_too_few_effective_rows_by_force_is_marked_beside_its_
     mild, _ = run_of(tmp_path / "mild", partition="ics(1)", methods=("fedavg",), clients=3)
     assert mild[0].few_test_rows == ()
     assert not any("!" in line[0] for line in tables.accuracy_table(summary.rows_of(mild))[1])
+
+
+def test_gains_are_told_against_every_reference_there_is(tmp_path):
+    names = ("converged", "standalone(sgd=true)", "scaffold", "fedavg")
+    cells, plan = run_of(tmp_path / "run", methods=names, rounds=4, model="mlp")
+    by_method = {cell.method: summary.accuracies(cell, summary.views_of(cell)[0]) for cell in cells}
+    rows = {row.method: row for row in summary.rows_of(cells) if row.judged}
+    for method in ("scaffold", "fedavg"):
+        fairness, mine = rows[method].per_seed[0], by_method[method]
+        for name, reference in (
+            ("mean_gain", "standalone"),
+            ("budget_gain", "standalone"),
+            ("converged_gain", "converged"),
+            ("sgd_gain", "standalone(sgd=true)"),
+        ):
+            gains = [after - before for after, before in zip(mine, by_method[reference], strict=True)]
+            assert getattr(fairness, name) == pytest.approx(fmean(gains))
+        assert fairness.converged_cf == pytest.approx(
+            cf_coefficient(by_method["converged"], mine), nan_ok=True
+        )
+    headers, lines = tables.accuracy_table(list(rows.values()))
+    assert headers[-2:] == ["gain over converged", "worse off"]
+    assert lines[-1][-2] == f"{100 * rows['fedavg'].per_seed[0].converged_gain:+.1f}"
+    assert [plan.needs_sgd(name) for name in plan.methods] == [False, False, False, True, False]
+
+
+def test_the_reference_of_a_plan_is_what_gains_are_shown_against_first(tmp_path):
+    cells, plan = run_of(tmp_path / "run", methods=("fedavg",), reference="converged", rounds=4)
+    assert plan.methods == ("standalone", "converged", "fedavg")
+    assert plan.rounds_of("converged") == 1
+    usual, first = (summary.rows_of(cells, "tuned", name) for name in ("equal-budget", "converged"))
+    before, after = ({row.method: row.per_seed[0] for row in rows if row.judged} for rows in (usual, first))
+    assert after["fedavg"].mean_gain == before["fedavg"].converged_gain != before["fedavg"].mean_gain
+    assert after["fedavg"].budget_gain == before["fedavg"].mean_gain
+    assert after["fedavg"].cf == pytest.approx(before["fedavg"].cf, nan_ok=True), "always the equal budget"
+    assert "over training alone to convergence" in first[-1].verdict
+    assert tables.accuracy_table(first)[0][4:] == [
+        *("gain over converged", "worse off"),
+        *("gain over equal budget", "worse off"),
+    ]
+
+
+def test_a_reference_that_came_to_its_limit_says_so(tmp_path):
+    cells, _ = run_of(tmp_path / "run", methods=("converged(limit=1)",), rounds=1)
+    assert "clients 0, 1, 2" in cells[1].notices[0]
+    assert cells[0].notices == ()
+
+
+def test_a_verdict_tells_passes_where_they_differ(tmp_path):
+    cells, _ = run_of(tmp_path / "run", methods=("fedakd", "fedavg"), rounds=4)
+    verdicts = {row.method: row.verdict for row in summary.rows_of(cells) if row.judged}
+    assert "passes over the training rows, alone 4.0" in verdicts["fedakd"]
+    assert "passes" not in verdicts["fedavg"]

@@ -161,7 +161,8 @@ class Cells:
                 "on_round": keeper(store, engine, self.observer),
             }
             result = run(method, engine, server, rounds=rounds, seed=seed, **options)  # type: ignore[arg-type]
-            told = {"stopped": result.stopped, "notices": refused + engine.notices}
+            notices = [*refused, *engine.notices, *method.remarks(result.state)]
+            told = {"stopped": result.stopped, "notices": notices}
             store.finish(**told, **judged_on(federation), versions=versions())
         finally:
             engine.close()

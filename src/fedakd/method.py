@@ -110,6 +110,10 @@ class Method(ABC):
         cannot tell them apart, and the method is judged by its first other view.
         """
 
+    def remarks(self, state: Tree) -> list[str]:
+        """What a reader of the results must know, from the server's state after the last round."""
+        return []
+
     def contributions(self, state: Tree) -> Tensor | None:
         """What the method holds each client to have contributed, [K], if it says."""
         return None

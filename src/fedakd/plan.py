@@ -164,7 +164,7 @@ class Plan(BaseModel):
         usual = self.recipe
         for name in self.methods:
             own = self.method(name).recipe(usual)
-            if (own.optimizer, own.lr) != (usual.optimizer, usual.lr):
+            if not is_reference(name) and (own.optimizer, own.lr) != (usual.optimizer, usual.lr):
                 found.append(
                     f"{name} trains with {own.optimizer} {own.lr:g}, standalone with {usual.optimizer} "
                     f"{usual.lr:g}: its gains are also those of another recipe"
@@ -174,6 +174,11 @@ class Plan(BaseModel):
                 told = f"after round {method.first}, which no round of this run follows"
                 found.append(f"{name} measures units {told}: all clients train the whole model")
         return found
+
+    def needs_sgd(self, name: str) -> bool:
+        """Whether the method trains with plain SGD where the run says otherwise."""
+        recipe = self.method(name).recipe(self.recipe)
+        return not is_reference(name) and recipe.optimizer == "sgd" != self.optimizer
 
     def rounds_of(self, name: str) -> int:
         """At most. The published code gives FedAKD 30 rounds where the others get 20."""

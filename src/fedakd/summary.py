@@ -44,6 +44,7 @@ class Row:
     convergence: Convergence = UNKNOWN_CONVERGENCE
     reference: Reference = "equal-budget"  # that gains are against
     reference_convergence: Convergence = UNKNOWN_CONVERGENCE
+    reference_passes: float = math.nan
     few_test_rows: frozenset[int] = frozenset()  # clients judged on too few effective rows in some seed
 
     @property
@@ -83,7 +84,9 @@ class Row:
         if is_reference(self.method) and self.method != REFERENCE:
             return f"{self.label}: a further reference, in which every client trains alone."
         over = " over training alone to convergence" if self.reference == "converged" else ""
-        return verdict(self.label, trained, unconverged=self.unconverged, over=over) + remark
+        passes = None if math.isnan(self.reference_passes) else (self.passes, self.reference_passes)
+        sentence = verdict(self.label, trained, unconverged=self.unconverged, passes=passes, over=over)
+        return sentence + remark
 
     @property
     def unconverged(self) -> str | None:
@@ -200,9 +203,16 @@ def row_of(cells: list[Cell], view: str, judged: bool, references: References) -
         notices=[f"seed {c.seed}: {notice}" for c in cells for notice in c.notices],
         convergence=converged(cells, view),
         reference=references.first,
+        reference_passes=passes_of([references.compared(cell) for cell in cells]),
         few_test_rows=frozenset(client for cell in cells for client in cell.few_test_rows),
         reference_convergence=converged(list(references.cells[REFERENCE].values()), "personal"),
     )
+
+
+def passes_of(cells: Sequence[Cell]) -> float:
+    """How often these runs went over their training rows, computing gradients."""
+    gradients = sum(record.gradients for cell in cells for record in cell.rounds)
+    return gradients / max(sum(cell.train_rows for cell in cells), 1)
 
 
 def converged(cells: Sequence[Cell], view: str) -> Convergence:

@@ -98,5 +98,13 @@ class Converged(Method):
         order = torch.randperm(client.n, generator=client.generator("held out"))
         return client.data[order[count:]], client.data[order[:count]]
 
+    def remarks(self, state: Tree) -> list[str]:
+        limited = state["limited"].nonzero().flatten().tolist()
+        clients = ", ".join(map(str, limited))
+        still = (
+            f"had not converged after {self.limit} epochs: clients {clients}; a larger limit may help them"
+        )
+        return [still] if limited else []
+
     def models(self, state: Tree) -> dict[str, Params]:
         return {"personal": state["model"]}

@@ -188,10 +188,14 @@ def _losses(cell: Cell, view: str, rows: dict[int, int]) -> dict[int, float]:
 
 
 def weights(setting: Setting, cell: Cell) -> dict[int, int]:
-    """Test rows by client: those of the audit, or the different ones where there is none."""
+    """Test rows by client, or the different ones where there is no audit.
+
+    Under a shift all clients are judged on the whole pool by their weights; they count by their own size.
+    """
     stored = setting.audits.get(cell.seed, {}).get("clients", ())
     if stored and cell.evaluation == "local":
-        return {client: int(own["test"]["rows"]) for client, own in enumerate(stored)}
+        sizes = [(own["shift"] or {}).get("test_size") or own["test"]["rows"] for own in stored]
+        return {client: int(size) for client, size in enumerate(sizes)}
     return dict(enumerate(cell.distinct_test_rows))
 
 

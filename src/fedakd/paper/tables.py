@@ -201,9 +201,22 @@ def remarks_on(table: SubTable, settings: Sequence[Setting], known: Published) -
                 f"The paper prints {named(BOLD)} in bold for {one.dataset}, {one.partition}, "
                 f"though the number of {named(one.method)} is larger."
             )
+    if table.measure == "budget_gain" and (line := sgd_line(settings)):
+        yield line
     for setting in settings:
         if setting.plan.equal_time or setting.plan.method_rounds:
             yield rounds_line(setting, known)
+
+
+def sgd_line(settings: Sequence[Setting]) -> str:
+    """What methods gain that need plain SGD, over clients alone that train with it too."""
+    gains = [
+        f"{named(row.method)} {100 * row.spread['sgd_gain'].mean:+.1f} ({setting.plan.partition})"
+        for setting in settings
+        for row in setting.rows
+        if row.judged and setting.plan.needs_sgd(row.method) and row.spread["sgd_gain"].defined
+    ]
+    return f"Over a Standalone with plain SGD, as they need it: {', '.join(gains)}." if gains else ""
 
 
 def fewer_seeds(table: SubTable, settings: Sequence[Setting]) -> Iterator[str]:
