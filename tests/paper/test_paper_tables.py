@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 from scipy.stats import rankdata
-from small_comparison import as_if
+from small_comparison import as_if, setting_of
 
 from fedakd.cli.catalogue import put
 from fedakd.compare.results import Results
@@ -326,3 +326,23 @@ def test_a_method_that_trained_on_test_rows_is_shown_and_does_not_compete(result
     assert any("FedAvg" in note for note in table.notes)
     assert not any(name in note for note in table.notes for name in leaky)
     assert {line["method"] for line in forms.csv_rows(table) if line["leaky"]} >= {"fedakd", "cffl", "cgsv"}
+
+
+def test_where_both_references_were_trained_gains_are_told_against_each(tmp_path):
+    names = ("converged", "standalone(sgd=true)", "scaffold", "fedavg")
+    setting = setting_of(tmp_path / "run", partition="pow", methods=names, model="linear", rounds=2)
+    parts = {part.measure: part for part in subtables(Results("", (setting,), tmp_path, ""), "")}
+    assert {"budget_gain", "converged_gain", "converged_cf"} <= set(parts)
+    for measure in ("budget_gain", "converged_gain"):
+        assert list(parts[measure].methods) == ["scaffold", "fedavg"], "clients alone gain nothing by joining"
+        for method in ("scaffold", "fedavg"):
+            (entry,) = parts[measure].rows[method]
+            row = next(row for row in setting.rows if row.method == method and row.judged)
+            assert entry.ours.mean == pytest.approx(row.spread[measure].mean)
+    (plain,) = [note for note in parts["budget_gain"].notes if "plain SGD" in note]
+    row = next(row for row in setting.rows if row.method == "scaffold" and row.judged)
+    assert f"SCAFFOLD {100 * row.spread['sgd_gain'].mean:+.1f} (pow(1))" in plain
+    assert "FedAvg" not in plain
+    assert set(parts["average"].methods) == {"standalone", *names}
+    places = {name: parts["average"].rows[name][0].ours.place for name in names}
+    assert places["converged"] == places["standalone(sgd=true)"] == "excluded"
