@@ -344,3 +344,10 @@ def test_a_verdict_tells_passes_where_they_differ(tmp_path):
     verdicts = {row.method: row.verdict for row in summary.rows_of(cells) if row.judged}
     assert "passes over the training rows, alone 4.0" in verdicts["fedakd"]
     assert "passes" not in verdicts["fedavg"]
+
+
+def test_the_converged_reference_trains_every_client_whoever_takes_part_in_a_round(tmp_path):
+    cells, plan = run_of(tmp_path / "run", methods=("converged",), participation=0.34, rounds=2)
+    assert plan.participation_of("standalone") == 0.34
+    assert cells[0].rounds[0].participants != [0, 1, 2]
+    assert cells[1].rounds[0].participants == [0, 1, 2]

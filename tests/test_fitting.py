@@ -13,7 +13,6 @@ import torch
 from torch.nn import functional as F
 
 import toys
-from fedakd import trees, wire
 from fedakd.errors import PlanError
 from fedakd.fitting import Course, Epoch, Training, early_stopped, mean_loss, trained
 from fedakd.training import Bench, Recipe, Task
@@ -192,40 +191,3 @@ def test_there_must_be_something_to_train_with(limit):
         course(**{limit: 0})
     with pytest.raises(PlanError, match="train rows must be at least 1, got 0"):
         course(train=TRAIN[torch.arange(0)])
-
-
-# One optimiser for all epochs
-
-
-def adam_bench() -> Bench:
-    return Bench(Task(toys.NETS["mlp"]), Recipe(batch_size=8, lr=0.01, optimizer="adam"), (0,))
-
-
-def test_epochs_can_share_one_optimiser():
-    own = adam_bench()
-    fit = partial(early_stopped, own, own.init(0), TRAIN, lambda _: 0.0, epochs=3, patience=3)
-    kept, restarted = fit(keep_moments=True), fit()
-    expected, moments = own.init(0), {}
-    for number in (1, 2, 3):
-        expected, moments = own.fit_from(expected, moments, TRAIN, purpose=f"epoch {number}")
-    assert same(kept.now, expected)
-    assert trees.equal(kept.moments, moments)
-    assert restarted.moments == {}
-    assert not same(kept.now, restarted.now)
-
-
-def test_an_interrupted_training_goes_on_with_its_optimiser(tmp_path):
-    own = adam_bench()
-    fit = partial(early_stopped, own, own.init(0), TRAIN, lambda _: 0.0, patience=9, keep_moments=True)
-    whole = fit(epochs=4)
-    fit(epochs=2, store=tmp_path / "course")
-    assert same(fit(epochs=4, store=tmp_path / "course").now, whole.now)
-
-
-def test_files_of_trainings_from_before_moments_were_kept_can_be_read(tmp_path):
-    own, path = bench(), tmp_path / "course"
-    fit = partial(early_stopped, own, own.init(0), TRAIN, lambda _: 0.0, patience=9)
-    fit(epochs=2, store=path)
-    old = {name: part for name, part in wire.load(path).items() if name != "moments"}
-    wire.save(path, old)
-    assert same(fit(epochs=4, store=path).now, fit(epochs=4).now)

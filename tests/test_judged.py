@@ -10,8 +10,9 @@ import pytest
 
 from fedakd.data import load
 from fedakd.drawn import contents, with_stored_rows
+from fedakd.errors import PlanError
 from fedakd.federation import federate
-from fedakd.judged import SUFFIX, read_judged, write_judged
+from fedakd.judged import SUFFIX, keep_judged, read_judged, write_judged
 
 
 @pytest.mark.parametrize("partition", ["pow", "ics(1)", "dir(2)"])
@@ -60,3 +61,16 @@ def test_the_checksum_depends_on_the_weights() -> None:
     assert contents(federation) != contents(replace(federation, weights=swapped))
     assert contents(federation) != contents(replace(federation, weights=None))
     assert contents(federation) != contents(other)
+
+
+def test_a_file_of_other_rows_is_refused_and_one_of_the_same_is_kept(tmp_path):
+    path = tmp_path / "rows.judged.safetensors"
+    federation = federate(load("digits"), "ics(1)", 3, seed=0)
+    keep_judged(federation, path)
+    before = path.read_bytes()
+    keep_judged(federation, path)
+    assert path.read_bytes() == before
+    for other in (federate(load("digits"), "ics(1)", 3, seed=1), federate(load("digits"), "pow", 3, seed=0)):
+        with pytest.raises(PlanError, match="other test rows for client 0"):
+            keep_judged(other, path)
+    assert path.read_bytes() == before

@@ -19,7 +19,7 @@ from fedakd.engine.base import Engine
 from fedakd.engine.processes import Workers
 from fedakd.errors import PlanError
 from fedakd.federation import Federation
-from fedakd.judged import read_judged, write_judged
+from fedakd.judged import keep_judged, read_judged
 from fedakd.models import factory
 from fedakd.partition.contract import Evaluation, Rows, Weights
 from fedakd.plan import Plan
@@ -155,7 +155,11 @@ class Cells:
             start, refused = self._resumed(store, engine)
             start = start or begin(method, engine, server, seed=seed)
             self.observer.began(name, seed, rounds, len(start.rounds), federation.clients)
-            options = {"participation": plan.participation, "judge_every": plan.judge_every, "start": start}
+            options = {
+                "participation": plan.participation_of(name),
+                "judge_every": plan.judge_every,
+                "start": start,
+            }
             options |= {
                 "budget": self._budget(name, ground),
                 "on_round": keeper(store, engine, self.observer),
@@ -197,8 +201,7 @@ class Cells:
         found = audit(federation)
         check(found)
         write_json(self.folder.audit(seed, leak, name), found.to_dict())
-        if not (judged := self.folder.judged(seed, leak, name)).exists():
-            write_judged(federation, judged)
+        keep_judged(federation, self.folder.judged(seed, leak, name))
         self.observer.federated(found)
         return federation
 

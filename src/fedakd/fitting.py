@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -40,7 +40,6 @@ class Course:
     now: Params
     best: Params  # those of the epoch with the lowest score, the first of equals
     history: tuple[Epoch, ...]
-    moments: Tree = field(default_factory=dict)  # the optimiser's, where epochs share one
 
     @property
     def best_epoch(self) -> Epoch:
@@ -51,13 +50,13 @@ class Course:
         last = self.history[-1].number
         return last >= epochs or last - self.best_epoch.number >= patience
 
-    def then(self, now: Params, epoch: Epoch, moments: Tree) -> Course:
-        longer = Course(now, self.best, (*self.history, epoch), moments)
+    def then(self, now: Params, epoch: Epoch) -> Course:
+        longer = Course(now, self.best, (*self.history, epoch))
         return replace(longer, best=now) if longer.best_epoch is epoch else longer
 
     def tree(self) -> Tree:
         history = torch.tensor(self.history, dtype=torch.float64)  # (epochs + 1, 3)
-        return {"now": self.now, "best": self.best, "history": history, "moments": self.moments}
+        return {"now": self.now, "best": self.best, "history": history}
 
 
 @dataclass(frozen=True)
@@ -107,24 +106,20 @@ def early_stopped(
     loss: Loss | None = None,
     progress: Progress | None = None,
     store: Path | None = None,
-    keep_moments: bool = False,
 ) -> Course:
     """Fits epoch by epoch until `patience` epochs have not lowered the score, with at most `epochs` of them.
 
     Each epoch has an optimiser of its own, so an epoch depends on the parameters before it and its number
-    alone; with `keep_moments` one optimiser serves all epochs. With `store`, the course is written there
-    after each epoch and read from there at the start: an interrupted training goes on and ends as it would
-    have ended.
+    alone. With `store`, the course is written there after each epoch and read from there at the start: an
+    interrupted training goes on and ends as it would have ended.
     """
     _check(train, epochs, patience)
     course = _stored(store) or Course(start, start, (Epoch(0, math.nan, score(start)),))
     recipe = replace(bench.recipe, epochs=1)
     while not course.over(epochs, patience):
         number, meter = course.history[-1].number + 1, _Meter(loss or bench.loss)
-        before, purpose = course.moments if keep_moments else {}, f"epoch {number}"
-        now, after = bench.fit_from(course.now, before, train, loss=meter, recipe=recipe, purpose=purpose)
-        epoch = Epoch(number, meter.total / len(train), score(now))
-        course = course.then(now, epoch, after if keep_moments else {})
+        now = bench.fit(course.now, train, loss=meter, recipe=recipe, purpose=f"epoch {number}")
+        course = course.then(now, Epoch(number, meter.total / len(train), score(now)))
         if store:
             wire.save(store, course.tree())
         if progress:
@@ -169,7 +164,7 @@ def _stored(path: Path | None) -> Course | None:
     except wire.WireError as error:
         raise PlanError(f"{error}; delete the file, and what it holds is trained again") from error
     history = (Epoch(int(number), a, b) for number, a, b in tree["history"].tolist())
-    return Course(tree["now"], tree["best"], tuple(history), tree.get("moments", {}))
+    return Course(tree["now"], tree["best"], tuple(history))
 
 
 def _check(train: Examples, epochs: int, patience: int) -> None:

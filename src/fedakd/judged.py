@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from fedakd import wire
+from fedakd.errors import PlanError
 from fedakd.federation import Federation
 from fedakd.partition.contract import Rows, Weights
 from fedakd.trees import Tree
@@ -32,6 +33,22 @@ def write_judged(federation: Federation, path: Path) -> None:
         "weights": {k: torch.from_numpy(own.astype(np.float32)) for k, own in weights.items()},
     }
     wire.save(path, tree)
+
+
+def keep_judged(federation: Federation, path: Path) -> None:
+    """Write the file where there is none; one that lists other rows belongs to results that do not mix."""
+    if not path.exists():
+        return write_judged(federation, path)
+    for client, (rows, weights) in enumerate(read_judged(path)):
+        drawn, shares = federation.test_rows(client), federation.test_weights(client)
+        same = shares is weights is None or (
+            shares is not None and weights is not None and np.allclose(shares, weights, rtol=1e-4, atol=1e-9)
+        )
+        if not (np.array_equal(drawn, rows) and same):
+            raise PlanError(
+                f"{path} lists other test rows for client {client} than this machine draws; results beside "
+                "it cannot be paired with new ones; compute into another folder"
+            )
 
 
 def read_judged(path: Path) -> list[tuple[Rows, Weights | None]]:

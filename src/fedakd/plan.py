@@ -189,6 +189,10 @@ class Plan(BaseModel):
         more = self.preset == "released" and name.startswith("fedakd")
         return self.method_rounds.get(name, round(self.rounds * 1.5) if more else self.rounds)
 
+    def participation_of(self, name: str) -> float:
+        """The share of clients per round; the converged reference trains all clients in its only round."""
+        return 1.0 if name.startswith(CONVERGED) else self.participation
+
     def paced_by(self, name: str) -> str | None:
         """The method whose time or sample-gradients this one gets instead of rounds, if there is one."""
         if name.startswith(CONVERGED) or name == (self.equal_time or self.equal_gradients):
@@ -228,8 +232,8 @@ class Plan(BaseModel):
     def cell(self, name: str, seed: int) -> dict[str, Any]:
         """Everything that determines the numbers of one method and seed."""
         shared = self.model_dump(exclude=NOT_OF_A_CELL)
-        if self.equal_gradients and self.paced_by(name):
-            shared["equal_gradients"] = self.equal_gradients
+        if pacing := self.paced_by(name):  # its time or gradients end this one
+            shared["paced_by"] = fingerprint(self.cell(pacing, seed))
         if not self.leak and self._leaked(name):  # the others, and those that leak, are the same cells
             shared["leak"] = False
         fields = {"type": type(self.method(name)).__name__, **asdict(self.method(name))}  # type: ignore[call-overload]

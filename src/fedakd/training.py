@@ -211,13 +211,15 @@ class Bench:
         if not layers or len(rows) < 2:
             return params
         momenta = [layer.momentum for layer in layers]
-        for number, batch in enumerate(torch.tensor_split(rows, math.ceil(len(rows) / BN_BATCH)), 1):
-            for layer in layers:
-                layer.train().momentum = 1 / number  # the mean over all batches so far
-            module(take(data.x, batch))
-        for layer, momentum in zip(layers, momenta, strict=True):
-            layer.momentum = momentum
-        return snapshot(module)
+        try:
+            for number, batch in enumerate(torch.tensor_split(rows, math.ceil(len(rows) / BN_BATCH)), 1):
+                for layer in layers:
+                    layer.train().momentum = 1 / number  # the mean over all batches so far
+                module(take(data.x, batch))
+            return snapshot(module)
+        finally:
+            for layer, momentum in zip(layers, momenta, strict=True):
+                layer.momentum = momentum
 
     def accuracy(self, params: Params, data: Examples) -> float:
         return accuracy(self.logits(params, data), data.y)

@@ -92,3 +92,11 @@ def test_what_does_not_change_a_cells_numbers_does_not_change_its_name():
     assert {job.method: job.name for job in jobs_of(small(method_rounds={"fedavg": 9}))} == usual | {
         "fedavg": longer["fedavg"]
     }
+
+
+@pytest.mark.parametrize("pacing", ["equal_gradients", "equal_time"])
+def test_cells_that_end_with_another_method_are_named_by_its_cell(pacing):
+    """Other rounds of FedAKD are another budget for everybody else."""
+    plans = [small(**{pacing: "fedakd"}), small(**{pacing: "fedakd"}, method_rounds={"fedakd": 1})]
+    names = [{job.method: job.name for job in jobs_of(plan)} for plan in plans]
+    assert names[0]["fedavg"] != names[1]["fedavg"]

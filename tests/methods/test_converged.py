@@ -15,12 +15,12 @@ from fedakd.errors import PlanError
 from fedakd.examples import Examples
 from fedakd.method import Client
 from fedakd.methods import METHODS, of_the_paper, parse
-from fedakd.methods.converged import Converged
+from fedakd.methods.converged import Converged, chosen
 from fedakd.training import Recipe
 from fedakd.trees import Params, Tree
 
 ADAM = Recipe(batch_size=4, lr=0.01, optimizer="adam", epochs=3)  # epochs of a round mean nothing here
-SHORT = Converged(held_out=0.25, patience=3, limit=12)
+SHORT = Converged(folds=3, patience=3, limit=12)
 
 
 class Listening(Client):
@@ -54,18 +54,24 @@ def by_hand(own: Client, start: Params, data: Examples, purposes: list[str]) -> 
 
 
 @pytest.mark.parametrize("method", [SHORT, replace(SHORT, limit=2), replace(SHORT, patience=1)], ids=repr)
-def test_the_number_of_epochs_is_that_of_early_stopping_written_by_hand(method):
+def test_the_number_of_epochs_is_that_of_cross_validation_written_by_hand(method):
     own = client(23, "mlp64")
     start = own.init(0)
-    rest, held = method.parted(own)
     purposes = [f"epoch {number}" for number in range(1, method.limit + 1)]
-    scores = [own.risk(w, held) for w in [start, *by_hand(own, start, rest, purposes)]]
+    right = torch.zeros(method.limit)
+    for rest, held in method.parted(own):
+        models = by_hand(own, start, rest, purposes)
+        right += torch.tensor([float((own.logits(w, held).argmax(1) == held.y).sum()) for w in models])
+    shares = (right / 23).double()
+    scores = [float(shares[max(0, t - 4) : t + 1].mean()) for t in range(method.limit)]
     best = last = 0
-    while last < method.limit and last - best < method.patience:
+    while last < method.limit - 1 and last - best < method.patience:
         last += 1
-        best = last if scores[last] < scores[best] else best
+        best = last if scores[last] > scores[best] else best
+    error = (scores[best] * (1 - scores[best]) / 23) ** 0.5
+    epochs = max(t for t in range(last + 1) if scores[t] >= scores[best] - error) + 1
     kept, update = method.client_update(own, method.client_init(own, start))
-    assert kept["epochs"] == update["epochs"] == max(best, 1)
+    assert kept["epochs"] == update["epochs"] == epochs
     assert kept["limited"] == update["limited"] == (last - best < method.patience)
 
 
@@ -85,33 +91,58 @@ def test_it_trains_again_on_all_rows_from_the_start_for_as_many_epochs(n):
 
 
 @pytest.mark.parametrize("n", [2, 3, 6, 23, 100])
-@pytest.mark.parametrize("held_out", [0.001, 0.15, 0.5, 0.999])
-def test_no_row_is_in_both_parts_and_every_row_is_in_one(n, held_out):
+@pytest.mark.parametrize("folds", [2, 3, 10])
+def test_every_row_is_held_out_once_and_never_trained_on_then(n, folds):
     own = client(n)
-    rest, held = Converged(held_out=held_out).parted(own)
-    assert len(rest) >= 1
-    assert len(held) == min(max(round(held_out * n), 1), n - 1)
-    rows = torch.cat([rest.x, held.x]).flatten(1)
-    assert sorted(rows.tolist()) == sorted(own.data.x.flatten(1).tolist())
-    assert len(torch.unique(rows, dim=0)) == n
+    parts = Converged(folds=folds).parted(own)
+    assert len(parts) == min(folds, n)
+    rows = sorted(own.data.x.flatten(1).tolist())
+    assert sorted(row for _, held in parts for row in held.x.flatten(1).tolist()) == rows
+    for rest, held in parts:
+        assert sorted([*rest.x.flatten(1).tolist(), *held.x.flatten(1).tolist()]) == rows
+    assert max(len(held) for _, held in parts) - min(len(held) for _, held in parts) <= 1
 
 
-def test_epochs_of_the_search_share_one_optimiser_and_see_no_row_held_out():
+def test_copies_of_a_row_are_on_one_side():
+    own = client(10)
+    own.data = own.data[torch.arange(10).repeat_interleave(3)]
+    for rest, held in SHORT.parted(own):
+        both = {tuple(row) for row in rest.x.flatten(1).tolist()} & {
+            tuple(row) for row in held.x.flatten(1).tolist()
+        }
+        assert not both
+
+
+def test_a_client_whose_rows_are_all_copies_cannot_hold_any_out():
+    own = client(1)
+    own.data = own.data[torch.zeros(5, dtype=torch.long)]
+    _, update = SHORT.client_update(own, SHORT.client_init(own, own.init(0)))
+    assert update == {"epochs": 3.0, "limited": 0.0}
+
+
+def test_epochs_of_the_search_share_one_optimiser_for_each_fold():
     own = client(23)
     SHORT.client_update(own, SHORT.client_init(own, own.init(0)))
-    rest, _ = SHORT.parted(own)
+    parts = SHORT.parted(own)
     *search, _ = own.fits
     for number, (_, moments, data, epochs, _) in enumerate(search):
+        epoch, fold = divmod(number, 3)
+        rest = parts[fold][0]
         assert epochs == 1
         assert torch.equal(data.x, rest.x)
         steps = {state["steps"].item() for state in moments.values()}
-        assert steps == ({number * own.steps(rest, replace(ADAM, epochs=1))} if number else set())
+        assert steps == ({epoch * own.steps(rest, replace(ADAM, epochs=1))} if epoch else set())
 
 
-def test_other_rounds_and_clients_hold_out_other_rows():
-    parts = [SHORT.parted(client(23, round=r, k=k))[1].x for r, k in [(1, 0), (1, 0), (1, 1), (2, 0)]]
+def test_other_rounds_and_clients_have_other_folds():
+    parts = [SHORT.parted(client(23, round=r, k=k))[0][1].x for r, k in [(1, 0), (1, 0), (1, 1), (2, 0)]]
     assert torch.equal(parts[0], parts[1])
     assert not any(torch.equal(parts[0], other) for other in parts[2:])
+
+
+def test_of_epochs_that_are_not_told_apart_it_takes_the_last():
+    assert chosen([0.5, 0.9, 0.9, 0.9, 0.9, 0.9, 0.89, 0.88], rows=100) == 8
+    assert chosen([0.9] * 5 + [0.1] * 5, rows=100) == 5, "a fall of more than a standard error"
 
 
 @pytest.mark.parametrize("net", ["mlp", "cnn"])
@@ -121,13 +152,6 @@ def test_a_client_with_one_row_trains_for_as_many_epochs_as_patience_has(net):
     assert update == {"epochs": 3.0, "limited": 0.0}
     assert own.gradients == 3
     assert not trees.equal(kept["model"], own.init(0))
-
-
-def test_where_no_epoch_helps_one_is_trained():
-    own = client(23, recipe=replace(ADAM, lr=100.0))  # every step makes the loss larger
-    kept, update = SHORT.client_update(own, SHORT.client_init(own, own.init(0)))
-    assert update == {"epochs": 1.0, "limited": 0.0}
-    assert trees.equal(kept["model"], own.fit(own.init(0), own.data, recipe=replace(own.recipe, epochs=1)))
 
 
 @pytest.mark.parametrize(("limit", "limited"), [(2, 1.0), (400, 0.0)])
@@ -163,9 +187,7 @@ def test_it_is_no_method_of_the_paper():
     assert parse("converged(limit=30)") == Converged(limit=30)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"held_out": 0.0}, {"held_out": 1.0}, {"patience": 0}, {"limit": 0}, {"held_out": float("nan")}]
-)
+@pytest.mark.parametrize("wrong", [{"folds": 1}, {"folds": 0}, {"patience": 0}, {"limit": 0}])
 def test_nonsense_is_refused(wrong):
     with pytest.raises(PlanError, match=next(iter(wrong))):
         Converged(**wrong)

@@ -282,3 +282,18 @@ def test_a_pull_that_overshoots_at_the_smallest_client_is_refused():
 def test_nonsense_is_refused(fields, message):
     with pytest.raises(PlanError, match=f"feddc: {message}"):
         FedDC(**fields)
+
+
+@pytest.mark.parametrize("drift", [True, False])
+def test_statistics_sent_are_those_of_the_model_the_server_averages(drift):
+    """w_g is the mean of w + h_k; the statistics of w alone are those of another model."""
+    spec = toys.spec(FedDC(drift=drift), net="cnn")
+    played = toys.play(spec, rounds=2)
+    for k in range(3):
+        client, kept = toys.client(spec, k, round=2), played.kept[-1][k]
+        update = played.updates[k - 3]["model"]
+        moved = client.update_bn(trees.move(kept["trained"], kept["drift"]), client.data)
+        expected = client.buffers(moved if drift else kept["trained"])
+        assert all(torch.equal(update[name], value) for name, value in expected.items())
+        assert trees.equal(client.parameters(update), client.parameters(kept["trained"]))
+        assert trees.equal(client.buffers(moved), client.buffers(kept["trained"])) is False

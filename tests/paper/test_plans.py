@@ -66,7 +66,7 @@ def test_table3_gives_everybody_the_time_of_fedakd(tmp_path):
     asked = plan_of("table3", **choices, clients=3, scale=0.3, seeds=1, preset="tuned")
     texts: list[str] = []
     paced = at_equal_time(asked, "fedakd", tmp_path, texts.append)
-    seconds = json.loads((tmp_path / "seconds.json").read_text())["digits pow(1)"]
+    seconds = next(iter(json.loads((tmp_path / "seconds.json").read_text()).values()))
     (plan,) = paced.settings
     assert plan.rounds_of("fedakd") == plan.rounds_of("standalone") == 40
     assert plan.rounds_of("fedavg") == math.floor(40 * seconds["fedakd"] / seconds["fedavg"]) > 40

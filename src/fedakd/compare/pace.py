@@ -17,11 +17,13 @@ from fedakd.drawn import federation_of
 from fedakd.engine.serial import Serial
 from fedakd.errors import PlanError
 from fedakd.models import factory
-from fedakd.plan import Plan, is_reference
+from fedakd.plan import Plan, fingerprint, is_reference
 from fedakd.rounds import begin, play
 from fedakd.simulation import server_of, spec_of
 from fedakd.training import Task
 
+# What the seconds of a round depend on, besides the method and the machine.
+COSTLY = {"preset", "clients", "fraction", "scale", "model", "epochs", "batch_size", "optimizer"}
 MEASURED = 5  # rounds of each method
 SECONDS = "seconds.json"
 Say = Callable[[str], None]
@@ -38,7 +40,7 @@ def at_equal_time(
     known: dict[str, dict[str, float]] = _stored(folder / SECONDS)
     overrides = []
     for plan in asked.settings:
-        key = f"{plan.dataset} {plan.partition}"
+        key = f"{plan.dataset} {plan.partition} {fingerprint(plan.model_dump(include=COSTLY))}"
         if not _timed(plan) <= known.get(key, {}).keys():
             say(f"{key}: measuring seconds per round; best with nothing else running on this machine")
             known[key] = seconds_per_round(plan, load(plan.dataset, data_dir))

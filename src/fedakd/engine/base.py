@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -158,6 +159,8 @@ class Site:
         loss, y = self.client.task.loss, self.test.y
         if self.weights is None:
             return float(loss(logits, y))
+        if "reduction" in inspect.signature(loss).parameters:  # all losses of torch.nn.functional
+            return weighted_mean(loss(logits, y, reduction="none"), self.weights)  # type: ignore[call-arg]
         rows = zip(torch.split(logits, 1), torch.split(y, 1), strict=True)
         return weighted_mean(torch.stack([loss(*row) for row in rows]), self.weights)
 

@@ -19,6 +19,8 @@ Deviations:
   KDD 2025 paper leaves these out (correct=false) and uses Adam.
 - The authors' alpha is 0.1 for MNIST, which is ours, and 0.01 for CIFAR10.
 - weigh_by="size" is ours: the server's mean then counts sizes already, so nu_k is 1.
+- Running statistics, which the authors' nets do not have, are sent for w + h_k, estimated on the client's own
+  rows. w_g is the mean of these; with the statistics of w alone it scored 12 points less (POW, 2,450 rows).
 - lr alpha / nu_k of 2 or more, where the pull towards w_g - h_k overshoots ever further, is refused.
 """
 
@@ -98,8 +100,14 @@ class FedDC(FedAvg):
         w = client.fit(w_g, client.data, loss=loss, grad=grad, recipe=recipe)
         steps = client.steps(client.data, recipe)
         g_new = met(w_g, w, correction, steps * recipe.lr) if steps else g_k
-        keep = {"drift": trees.add(h, trees.sub(client.parameters(w), w_g)), "g_k": g_new, "trained": w}
-        return keep, {"model": w, "delta_g": trees.scale(trees.sub(g_new, g_k), nu), "n": float(client.n)}
+        h = trees.add(h, trees.sub(client.parameters(w), w_g)) if self.drift else h
+        update = {"delta_g": trees.scale(trees.sub(g_new, g_k), nu), "n": float(client.n)}
+        return {"drift": h, "g_k": g_new, "trained": w}, {"model": self.sent(client, w, h), **update}
+
+    def sent(self, client: Client, w: Params, h: Params) -> Params:
+        """The trained parameters, with the batch-norm statistics of w + h_k, of which w_g is the mean."""
+        moved = client.update_bn(trees.move(w, h), client.data) if self.drift else w
+        return {**w, **client.buffers(moved)}
 
     def server_update(self, server: Server, state: Tree, updates: Mapping[int, Tree]) -> Tree:
         weights = self.weights(state, updates)
