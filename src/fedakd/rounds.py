@@ -167,7 +167,11 @@ def judged(
     }
     views = dict.fromkeys(view for result in results.values() for view in result.outcomes)
     outcomes = {
-        view: {client: result.outcomes[view] for client, result in results.items() if not lost(client, view)}
+        view: {
+            client: result.outcomes[view]
+            for client, result in results.items()
+            if view in result.outcomes and not lost(client, view)
+        }
         for view in views
     }
     return replace(record, scores=by_measure(scores), outcomes=outcomes)
