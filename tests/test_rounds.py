@@ -194,7 +194,8 @@ def test_the_hooks_of_a_method_are_eight():
     hooks = [name for name, value in vars(Method).items() if callable(value) and not name.startswith("_")]
     client_side = ["client_init", "receive", "client_update", "models"]
     server_side = ["server_init", "send", "server_update", "contributions"]
-    assert sorted(hooks) == sorted([*server_side, *client_side, "recipe"])  # the last says, and does nothing
+    saying = ["recipe", "remarks"]  # these say something, and do nothing
+    assert sorted(hooks) == sorted([*server_side, *client_side, *saying])
 
 
 def test_nothing_is_spent_before_the_first_round():

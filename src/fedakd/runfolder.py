@@ -125,7 +125,7 @@ class RunFolder:
 
     def judged(self, seed: int, leak: bool, asked: str) -> Path:
         """Where the test rows of a federation and their weights lie."""
-        return self.path / f"judged-seed{seed}{'-leaky' * leak}.safetensors"
+        return self.path / f"judged-seed{seed}{'-leaky' * leak}-{asked}.safetensors"
 
     def done(self, method: str, seed: int) -> CellFolder | None:
         """The cell of the folder's plan, if its last round is there."""

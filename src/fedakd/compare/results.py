@@ -102,7 +102,10 @@ def read(folder: Path) -> Results:
     run, plan = RunFolder.open(folder)
     stores = {(m, s): run.done(m, s) for s in plan.seeds for m in plan.methods}
     told = json.loads((folder / "plan.json").read_text())
-    places = Places(lambda s, leak: run.audit(s, leak, ""), lambda s, leak: run.judged(s, leak, ""))
+    places = Places(
+        lambda seed, leak: run.audit(seed, leak, ""),
+        lambda seed, leak: run.judged(seed, leak, asked(plan, seed, leak)),
+    )
     setting = setting_from(plan, stores, places, told.get("versions", {}))
     return Results(plan.title, (setting,), folder, shlex.join(["fedakd", "run", *options_of(plan)]))
 
